@@ -126,8 +126,9 @@ TABLE: Final = (
         "progress",
         "hash",
         "partition",
-        "position of a locked item -> when its holder told how far it is, the share, and a note",
-        "sum of credit",
+        "position of a locked item -> when its holder told that it has begun or how far it is, the share, and a note; "
+        "subid -> the death that ended some of its locks",
+        "sum of credit, subscribers",
     ),
     Key(
         "replies",

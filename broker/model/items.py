@@ -37,7 +37,8 @@ class Delivery:
     entry of a log has no lock, and its token is 0. `collection` names the collection that the subscription is to (H6), and
     `subid` the subscription where the subscriber may have several. At most `batch` items share a stanza. At the stage `DELIVER`,
     `message` is the name of the stanza that brought the item together with others. `ready_ms` is when the delay of an item, or
-    the last of its parents, ended; 0 for items that were ready since their publish.
+    the last of its parents, ended; 0 for items that were ready since their publish. `attempt` is the number of tries, this one
+    included; `untried` are the deliveries before it that were none. `reply`: somebody wants to know the item's end.
     """
 
     partition: Partition
@@ -59,6 +60,8 @@ class Delivery:
     batch: int = 1
     message: str = ""
     ready_ms: int = 0
+    untried: int = 0
+    reply: bool = False
 
 
 @frozen
@@ -108,7 +111,8 @@ class LockDetails:
 class ItemDetails:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
-    `attempts` are its deliveries so far. A delayed item waits until `until_ms`; an item with a time to live expires at `ends_ms`.
+    `attempts` are its tries so far, a present one included. A delayed item waits until `until_ms`; an item with a time to live
+    expires at `ends_ms`.
     `holders` are those who had it before and are still subscribed, the last one first. `history` has its last attempts in this
     node that ended without an acknowledgement, the oldest first. A dependent item waits for its `parents`.
     """

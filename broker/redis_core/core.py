@@ -308,7 +308,7 @@ class RedisCore:
             for made in batch:
                 # A new delivery has Redis's time in microseconds as both numbers; an entry of a log has no token.
                 if made.sequence == made.token:
-                    if made.attempt == 1:
+                    if made.attempt == 1 and not made.untried:
                         ready_ms = made.ready_ms or int(made.position.partition("-")[0])
                         seconds = max(0.0, made.token / 1e6 - ready_ms / 1e3)
                         served.waits[bisect_left(WAITS, seconds)] += 1

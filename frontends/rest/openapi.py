@@ -91,6 +91,7 @@ _LISTED: Final = _object(
     max_attempts=_WHOLE,
     expires=_TIME,
     lock_seconds=_WHOLE,
+    reply=_IS,
     complete=_TEXT,
     release=_TEXT,
     renew=_TEXT,
@@ -423,12 +424,13 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             selector=_TEXT,
         ),
     },
-    Body.GIVE_BACK: _form(delay={**_WHOLE, "minimum": 0, "maximum": MAX_LOCK_SECONDS}, reason=_REASON),
+    Body.GIVE_BACK: _form(delay={**_WHOLE, "minimum": 0, "maximum": MAX_LOCK_SECONDS}, reason=_REASON, untried=_IS),
     Body.REASON: _form(reason=_REASON),
     Body.RENEW: _form(
         seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS},
         progress={"type": "number", "minimum": 0, "maximum": 1},
         note={"$ref": "#/components/schemas/line"},
+        begun=_IS,
     ),
     Body.ADDRESSES: {
         "required": True,

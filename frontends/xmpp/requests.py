@@ -223,6 +223,7 @@ def _unlock_item(iq: Iq, node: str, item: Element, hint: Element | None) -> Unlo
         attributes.dead_letter(hint),
         _request(iq),
         attributes.partition(item, hint),
+        attributes.untried(hint),
     )
 
 
@@ -276,6 +277,7 @@ def _renew_item(iq: Iq, node: str, item: Element, hint: Element | None, told: El
         attributes.token(item),
         attributes.partition(item, hint),
         progress=Progress.validate(told.get("progress"), told.get("note", "")),
+        begun=attributes.begun(told),
     )
 
 

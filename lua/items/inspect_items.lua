@@ -43,7 +43,7 @@ local function add_item(position, wanted)
   local past, asks = attempt_history.of(position), scheduling.of(entry)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
-    flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past),
+    (flight and tonumber(flight.attempt) or past.attempts) - past.untried, until_ms, flight and lock(flight) or {}, holders(past),
     scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends, attempt_history.lines(position), dependents.text(position)}
 end
 

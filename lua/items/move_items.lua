@@ -7,7 +7,7 @@ if refusal then return refusal end
 
 -- No JID begins with this mark. In a record of `handovers` it tells a node from the last holder of a dead letter.
 local function leave(row, entry)
-  local position, attempts = row.position, attempt_history.of(row.position).attempts
+  local position, past = row.position, attempt_history.of(row.position)
   entry.item = items.name(position, entry)
   if positions.after(position, call.partition_cursor) then
     -- The cursor has not reached the item: append it again as an entry that the cursor passes over.
@@ -22,7 +22,7 @@ local function leave(row, entry)
   end
   write_buffer.add('HDEL', key.history, row.position)
   outcomes.note_end(row.position, row.item, 'dead', 'moved', '')
-  handovers.start(position, entry, attempts, '>' .. row.to, '')
+  handovers.start(position, entry, past.attempts - past.untried, '>' .. row.to, '')
   write_buffer.flush()
 end
 

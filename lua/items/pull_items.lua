@@ -30,8 +30,9 @@ end
 
 local function describe(flight, entry, comes)
   local attempt = tonumber(flight.attempt)
-  return {flight.item, tonumber(flight.token), attempt, deadline(flight, entry, comes), entry.by, entry.body, entry.key,
-    tonumber((positions.split(entry.log_id))), attempt_history.count(flight.position, attempt)}
+  local tries = attempt_history.count(flight.position, attempt)
+  return {flight.item, tonumber(flight.token), tries, deadline(flight, entry, comes), entry.by, entry.body, entry.key,
+    tonumber((positions.split(entry.log_id))), attempt - tries, outcomes.are_wanted(flight.position) and 1 or 0}
 end
 
 local function limit(row) return row.one == '1' and 1 or tonumber(arg.limit) end

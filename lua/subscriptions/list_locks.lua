@@ -11,7 +11,7 @@ local results = budget.each(rows, function(row)
   end
   local held = {}
   for i, flight in ipairs(inflight.get_many(places)) do
-    held[#held + 1] = {flight.item, tonumber(flight.token), tonumber(flight.attempt),
+    held[#held + 1] = {flight.item, tonumber(flight.token), attempt_history.count(flight.position, tonumber(flight.attempt)),
       tonumber(redis.call('ZSCORE', key.lock_deadlines, places[i]))}
   end
   table.sort(held, function(a, b) return a[4] < b[4] or (a[4] == b[4] and a[2] < b[2]) end)

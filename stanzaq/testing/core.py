@@ -127,6 +127,7 @@ class CoreTransport:
             reason=sayable(how.reason),
             dead_letter=how.dead,
             partition=lock.partition,
+            untried=how.untried,
         )
         return await self._submit_about_lock(lock, "give back", command) is not None
 
@@ -136,7 +137,7 @@ class CoreTransport:
         Returns the new deadline, or None if the lock had already ended.
         """
         told = None if progress is None else model.Progress(progress.share, line(progress.note))
-        command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition, progress=told)
+        command = Renew(lock.node, _WORKER, lock.item, lock.token, lock.partition, progress=told, begun=begun)
         renewed = await self._submit_about_lock(lock, "renew the lock of", command)
         return _moment(renewed.deadline_ms) if isinstance(renewed, Renewed) else None
 
@@ -195,6 +196,7 @@ class CoreTransport:
                 delivery.key,
                 _moment(int(delivery.position.partition("-")[0])),
                 delivery.collection,
+                delivery.reply,
             )
         )
 

@@ -136,10 +136,12 @@ class Delivered(NamedTuple):
     pool: str = ""
     subid: str = ""
     ready: str = ""
+    reply: str = ""
+    untried: str = ""
 
     @classmethod
     def read(cls, row: tuple[Any, ...]) -> Self:
-        """Read a delivery; the last value names its subscription, and tells when a delayed item's delay ended."""
+        """Read a delivery; the last value names its subscription, and what few items need."""
         return cls(*row[:-1], *row[-1].split(" "))
 
 
@@ -553,9 +555,10 @@ class Queue:
         owner: str = "",
         lock_ms: int | str = "",
         progress: str = "",
+        begun: str = "",
     ) -> Answer:
         """Renew a lock."""
-        row = {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms, "progress": progress}
+        row = {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms, "progress": progress, "begun": begun}
         return self.run("renew", row)
 
     def expire(self, **fixed: Any) -> Answer:

@@ -183,7 +183,10 @@ class Unlock:
 
 @frozen
 class Renew:
-    """Restart the lock time of a held item: the node's, or so long from now on; and tell how far the sender is with it."""
+    """Restart the lock time of a held item: the node's, or so long from now on; and tell how far the sender is with it.
+
+    `begun`: work on it has begun, so its attempt counts however its lock ends.
+    """
 
     node: str
     sender: Jid
@@ -192,6 +195,7 @@ class Renew:
     partition: int | None = None
     lock_ms: int | None = None
     progress: Progress | None = None
+    begun: bool = False
 
 
 @frozen

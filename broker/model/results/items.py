@@ -81,7 +81,10 @@ class HeldLocks:
 
 @frozen
 class HeldItem:
-    """An item as its holder reads it, with its lock; `tries` of the attempts count, this one included, and `of` may be made."""
+    """An item as its holder reads it, with its lock.
+
+    `attempt`, `untried` and `reply` are as in a `Delivery`, and `of` attempts may be made.
+    """
 
     partition: Partition
     item_id: str
@@ -92,7 +95,8 @@ class HeldItem:
     envelope: bytes
     key: str
     published_ms: int
-    tries: int = 1
+    untried: int = 0
+    reply: bool = False
     of: int = 1
     lock_seconds: int = 0
 

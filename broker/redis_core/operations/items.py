@@ -276,8 +276,10 @@ def _read_unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> R
 
 
 def _renew_row(command: Renew, record: NodeRecord) -> Values:
-    return {**_holder_row(command, record), "lock_ms": "" if command.lock_ms is None else command.lock_ms} | {
-        "progress": "" if command.progress is None else str(command.progress)
+    return _holder_row(command, record) | {
+        "lock_ms": "" if command.lock_ms is None else command.lock_ms,
+        "progress": "" if command.progress is None else str(command.progress),
+        "begun": "1" if command.begun else "",
     }
 
 

@@ -183,9 +183,13 @@ def split_reply(part: list[Any] | bytes) -> list[Any]:
     return part if isinstance(part, list) else [b"ok", part]
 
 
+_USUAL = (b"",) * 5
+"""What a delivery tells beside its lock and its item, where nothing is unusual."""
+
+
 def _delivery(row: tuple[Any, ...], partition: Partition, config: NodeConfig) -> Delivery:
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, told = row
-    pool, name, ready = (*told.split(b" "), b"", b"")[:3] if told else (b"", b"", b"")
+    pool, name, ready, reply, untried = (*told.split(b" "), *_USUAL)[:5] if told else _USUAL
     through, whose = subscription(pool, name) if told else ("", "")
     at, batch = _STAGES[stage]
     message = ""
@@ -212,6 +216,8 @@ def _delivery(row: tuple[Any, ...], partition: Partition, config: NodeConfig) ->
         batch=batch,
         message=message,
         ready_ms=int(ready or 0),
+        untried=int(untried or 0),
+        reply=bool(reply),
     )
 
 

@@ -209,11 +209,13 @@ def _read_fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> F
     partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
     items = (
         HeldItem(
-            *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries),
+            *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published),
+            untried=untried,
+            reply=bool(reply),
             of=of,
             lock_seconds=lasts,
         )
-        for item, token, attempt, ends, by, body, key, published, tries in rows
+        for item, token, attempt, ends, by, body, key, published, untried, reply in rows
     )
     return Fetched(tuple(items), until_ms, bool(more), stamp, returned=bool(returned))
 

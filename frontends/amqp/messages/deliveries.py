@@ -32,5 +32,5 @@ def _header(carried: bytes, item: HeldItem) -> bytes:
     """Write the publisher's header with our first-acquirer and delivery-count (§3.2.1)."""
     fields = [carried[at : types.end_of_value(carried, at)] for at in types.items(carried, 3)] if carried else []
     fields = (fields + [b"\x40"] * _HEADED)[:_HEADED]
-    first = b"\x41" if item.attempt == 1 else b"\x42"
-    return types.write_list([*fields, first, struct.pack(">BI", 0x70, item.tries - 1)])
+    first = b"\x41" if item.attempt == 1 and not item.untried else b"\x42"
+    return types.write_list([*fields, first, struct.pack(">BI", 0x70, item.attempt - 1)])

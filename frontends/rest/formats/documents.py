@@ -72,6 +72,7 @@ def _write_message(shown: Message) -> dict[str, Any]:
         lock = shown.lock
         said |= {"queue": shown.node, "group_key": lock.key, "token": lock.token, "attempt": lock.attempt}
         said |= {"max_attempts": lock.max_attempts, "expires": moment(lock.expires_ms), "lock_seconds": lock.seconds}
+        said |= {"reply": True} if lock.reply else {}
         said |= {action.replace("-", "_"): href for action, href in lock.actions.items()}
     return said
 

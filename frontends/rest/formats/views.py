@@ -46,7 +46,10 @@ class Message:
 
 @frozen
 class Lock:
-    """The lock of a held message: its address, actions, token, attempt of so many, expiry and duration; and the group key."""
+    """The lock of a held message: its address, actions, token, attempt of so many, expiry and duration; and the group key.
+
+    `reply`: somebody wants to know the end of the message.
+    """
 
     href: str
     actions: Mapping[str, str]
@@ -56,6 +59,7 @@ class Lock:
     expires_ms: int
     seconds: int
     key: str
+    reply: bool
 
 
 @frozen

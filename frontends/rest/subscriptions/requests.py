@@ -129,15 +129,15 @@ class LockRef:
         return Complete(*about, envelope=envelope, body_bytes=size)
 
     def renew(self, request: Request) -> RenewLock:
-        """Renew its lock, for the seconds in the body if given, and tell how far the worker is."""
-        said = _fields(request, {"seconds", "progress", "note"})
+        """Renew its lock, for the seconds in the body if given, and tell that the worker has begun, and how far it is."""
+        said = _fields(request, {"seconds", "progress", "note", "begun"})
         lock_ms = _read_whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
-        progress = _progress(said)
-        return RenewLock(self.node, self.subscription.jid, self.item, self.token, self.partition, lock_ms, progress)
+        told = _progress(said), _read_flag(said, "begun")
+        return RenewLock(self.node, self.subscription.jid, self.item, self.token, self.partition, lock_ms, *told)
 
     def give_back(self, request: Request, *, dead_letter: bool) -> Unlock:
         """Return the message to its queue, or send it to the dead letters; a repeat gets the first answer."""
-        said = _fields(request, {"reason"} if dead_letter else {"delay", "reason"})
+        said = _fields(request, {"reason"} if dead_letter else {"delay", "reason", "untried"})
         reason = said.get("reason", "")
         if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
             raise MalformedRequest(Problem.BAD_REQUEST, f"reason must be a line of at most {REASON_LONGEST} characters")
@@ -153,6 +153,7 @@ class LockRef:
             dead_letter,
             repeat_key,
             self.partition,
+            _read_flag(said, "untried"),
         )
 
 
@@ -162,6 +163,14 @@ def _progress(said: Mapping[str, Any]) -> Progress | None:
     if isinstance(share, bool) or not isinstance(share, int | float | str | None) or not isinstance(note, str):
         raise MalformedRequest(Problem.BAD_REQUEST, "progress must be a number, and note a line of text")
     return Progress.validate(None if share is None else str(share), note)
+
+
+def _read_flag(said: Mapping[str, Any], name: str) -> bool:
+    """Read a boolean of a body, which a form has as text."""
+    value = said.get(name, False)
+    if value not in {"true", "false"} and not isinstance(value, bool):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be true or false")
+    return value in {True, "true"}
 
 
 def keep_known(owner: Jid, found: Iterable[Subscription]) -> list[PullSubscription]:

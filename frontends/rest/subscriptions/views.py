@@ -33,7 +33,17 @@ def view_held(subscription: PullSubscription, item: HeldItem) -> Message:
         envelope.body,
         payloads.shown_headers(envelope),
         payloads.element(envelope),
-        Lock(path + query, actions, item.token, item.attempt, item.of, item.deadline_ms, item.lock_seconds, item.key),
+        Lock(
+            path + query,
+            actions,
+            item.token,
+            item.attempt,
+            item.of,
+            item.deadline_ms,
+            item.lock_seconds,
+            item.key,
+            item.reply,
+        ),
     )
 
 

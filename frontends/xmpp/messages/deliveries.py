@@ -156,17 +156,21 @@ def _write_start(service: str, batch: Sequence[Delivery]) -> bytes:
 
 
 def lock(node: str, held: Lock | Delivery) -> str:
-    """Write what a holder may know of its lock (QX14), the item's partition if there are several (E13), and when it came."""
+    """Write what a holder may know of its lock (QX14), the item's partition if there are several (E13), and when it came.
+
+    A delivery also tells if somebody wants to know the item's end.
+    """
     if isinstance(held, Delivery):
         number, key = held.partition.number if held.partitioned else None, held.key
         published = f" published='{moment(int(held.position.partition('-')[0]))}'"
+        reply = " reply='1'" if held.reply else ""
     else:
-        number, key, published = held.partition, "", ""
+        number, key, published, reply = held.partition, "", "", ""
     place = "" if number is None else f" partition='{number}'"
     group = f" key='{escape(key)}'" if key else ""
     return (
         f"<lock xmlns='{ns.STANZAQ}' node='{escaped_name(node)}' item='{escape(held.item_id)}' token='{held.token}'"
-        f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{published}{place}{group}/>"
+        f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{published}{place}{group}{reply}/>"
     )
 
 

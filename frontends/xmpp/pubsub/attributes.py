@@ -182,6 +182,21 @@ def dead_letter(hint: Element) -> bool:
     return flag(hint.get("dead-letter", "false"), "dead-letter")
 
 
+def untried(hint: Element) -> bool:
+    """Read whether nobody has begun to work on a released item, so that it does not count as an attempt."""
+    said = flag(hint.get("untried", "false"), "untried")
+    if said and dead_letter(hint):
+        raise MalformedRequest(
+            Problem.BAD_REQUEST, "a dead letter counts as an attempt: leave out either untried or dead-letter"
+        )
+    return said
+
+
+def begun(renew: Element) -> bool:
+    """Read whether work on an item has begun."""
+    return flag(renew.get("begun", "false"), "begun")
+
+
 def notify(hint: Element) -> bool:
     """Read whether the sender is to be notified when its own lock ends, beside the result; XEP-0254 wants both (Q20, Q29)."""
     return flag(hint.get("notify", "true"), "notify")

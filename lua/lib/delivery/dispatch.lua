@@ -35,11 +35,10 @@ local function lock(entry, subscriber, deliveries)
   if pulled then
     call.dispatch_filled[subscriber.jid] = true
   else
-    local whose = pools.whose(subscriber.pool, subscriber.subid)
-    local after = entry.hints ~= '' and scheduling.of(entry).after or 0
-    if after > 0 then whose = string.format(call.partition_multi and '%s %d' or '%s  %d', whose, after) end
-    delivery_row.add(deliveries, subscriber.jid, position, item, token, attempt, call.partition_deadline, entry.by, entry.body,
-      token, subscriptions.sending(subscriber), entry.key, whose)
+    local untried, after = entry.past.untried, entry.hints ~= '' and scheduling.of(entry).after or 0
+    delivery_row.add(deliveries, subscriber.jid, position, item, token, attempt - untried, call.partition_deadline, entry.by, entry.body,
+      token, subscriptions.sending(subscriber), entry.key,
+      delivery_row.about(pools.whose(subscriber.pool, subscriber.subid), after, outcomes.are_wanted(position), untried))
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end

@@ -77,8 +77,7 @@ end
 function lock_end.release(flight, kind, request)
   unlock(flight)
   local successor, unfetched = find_successor(flight), inflight.is_unfetched(flight)
-  local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
-  local counts = not (request.untried or unfetched)
+  local attempt, counts = tonumber(flight.attempt), not (request.untried or unfetched)
   local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
   local reason, dead = request.reason or '', call.partition_dead_letters and (tried or request.dead_letter)
   local entry = not successor and (dead or call.partition_hinted) and log_entries.get(flight.log_id)
@@ -90,13 +89,14 @@ function lock_end.release(flight, kind, request)
     finish(flight, nil, false)
     outcomes.note_end(flight.position, flight.item, 'cancelled', reason, '')
   elseif dead then
+    local tries = attempt_history.count(flight.position, attempt) - (counts and 0 or 1)
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
-    handovers.start(flight.position, entry, attempt, flight.jid, reason)
+    handovers.start(flight.position, entry, tries, flight.jid, reason)
     outcomes.note_end(flight.position, flight.item, 'dead', reason, '')
   else
     if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
-    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
+    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt - (unfetched and 1 or 0))
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
       call.rare_keys_any = true
@@ -108,8 +108,14 @@ function lock_end.release(flight, kind, request)
   if kind == 'dead-lettered' or not unfetched then journal.add(kind, flight, reason) end
 end
 
+-- Ends a lock without its holder's word; `delay_ms` as for `release`.
+function lock_end.lose(flight, kind, reason, delay_ms)
+  lock_end.release(flight, kind, {reason = reason, delay_ms = delay_ms, untried = not worker_deaths.counts(flight)})
+end
+
 -- Updates the turns of all touched subscribers.
 function lock_end.update_turns()
   write_buffer.flush()
+  worker_deaths.forget_complete()
   for subid in pairs(call.lock_end_touched) do call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid]) end
 end

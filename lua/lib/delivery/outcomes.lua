@@ -29,6 +29,13 @@ function outcomes.ask(position, jid, item)
   if item ~= '' and redis.call('HEXISTS', key.results, item) == 1 then remove({item}) end
 end
 
+-- Whether anybody wants to know the end of an item: its publisher, or items that wait for it.
+function outcomes.are_wanted(position)
+  if not call.partition_before.replies then return false end
+  local asked = redis.call('HMGET', key.replies, position, awaited.MARK .. position)
+  return asked[1] or asked[2]
+end
+
 -- A later version of an item takes its place: whoever asked is told of that one, unless somebody has asked about it.
 function outcomes.pass_on(position, successor)
   if call.partition_before.awaited then awaited.pass_on(position, successor) end

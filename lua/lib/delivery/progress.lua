@@ -1,13 +1,23 @@
--- How far holders are with their items, as they tell with a renewal: position -> `time share note`, until the lock ends. `progress` in
--- `meta` is set once one has told.
+-- How far holders are with their items, as they tell with a renewal: position -> `time share note`, until the lock ends. One that only
+-- tells that it has begun gives neither share nor note. `progress` in `meta` is set once one has told. The same hash has the deaths of
+-- subscribers (see `worker_deaths`).
 local progress = {}
 
+local function turn_on()
+  if call.partition_before.progress then return end
+  partition.turn_on('progress')
+  call.partition_before.progress = '1'
+end
+
 function progress.tell(position, text)
-  if not call.partition_before.progress then
-    partition.turn_on('progress')
-    call.partition_before.progress = '1'
-  end
+  turn_on()
   write_buffer.add('HSET', key.progress, position, call.partition_stamp .. ' ' .. text)
+end
+
+-- Notes that work has begun, unless more is known. What a row of this call tells is written later, and stays.
+function progress.begin(position)
+  turn_on()
+  redis.call('HSETNX', key.progress, position, call.partition_stamp .. ' - ')
 end
 
 -- Returns the line of a locked item, empty when there is none.

@@ -13,7 +13,10 @@ function redelivery.add(deliveries, flight)
   if not entry then return nil end
   if stage == 'assured' then deadline = call.partition_deadline end
   inflight.hand_to(position, flight.line, arg.frontend, string.format('%d', partition.next_number()))
-  delivery_row.add(deliveries, flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
-    entry.body, call.partition_token, stage, entry.key, pools.whose(pools.of(flight.subid), flight.subid))
+  local attempt = tonumber(flight.attempt)
+  local tries = attempt_history.count(position, attempt)
+  delivery_row.add(deliveries, flight.jid, position, flight.item, tonumber(flight.token), tries, deadline, entry.by, entry.body,
+    call.partition_token, stage, entry.key, delivery_row.about(pools.whose(pools.of(flight.subid), flight.subid), 0,
+    outcomes.are_wanted(position), attempt - tries))
   return #entry.body
 end

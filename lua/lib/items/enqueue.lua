@@ -68,7 +68,7 @@ function enqueue.room()
   if not oldest then return false end
   call.enqueue_known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
-    handovers.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
+    handovers.start(oldest.position, oldest, oldest.past.attempts - oldest.past.untried, '', 'node-full')
   else
     items.drop(oldest.position, oldest)
     group_order.remove(oldest.position)
