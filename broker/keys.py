@@ -127,8 +127,8 @@ TABLE: Final = (
         "hash",
         "partition",
         "position of a locked item -> when its holder told that it has begun or how far it is, the share, and a note; "
-        "subid -> the death that ended some of its locks",
-        "sum of credit, subscribers",
+        "`!` and position -> nothing, of a holder that has lost another lock",
+        "twice the sum of credit",
     ),
     Key(
         "replies",

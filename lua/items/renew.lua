@@ -11,6 +11,7 @@ local results = ack_rules.each(rows, function(row, verdict)
   if verdict ~= 'held' then return {verdict} end
   local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
   write_buffer.add('ZADD', key.lock_deadlines, string.format('%d', deadline), row.position)
+  worker_deaths.forget(row.position)
   if row.begun == '1' then progress.begin(row.position) end
   if row.progress ~= '' then progress.tell(row.position, row.progress) end
   return {'ok', tonumber(row.flight.token), deadline}

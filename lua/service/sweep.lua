@@ -19,7 +19,7 @@ for i, position in ipairs(late) do
     subscriptions.mark_absent(flight.subid)
   elseif flight then
     notices.tell({'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
-    lock_end.lose(flight, 'expired', '')
+    lock_end.lose(flight, 'expired', {})
   else
     write_buffer.add('ZREM', key.lock_deadlines, position)
   end

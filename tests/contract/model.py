@@ -73,6 +73,8 @@ class Lock:
     again: int = 0
     message: str = ""
     progress: str = ""
+    judged: bool = False
+    """Its holder has lost another lock, and has not renewed this one since."""
 
 
 @dataclass(slots=True)
@@ -294,7 +296,7 @@ class Model:
         self._outcome.words.append("ok" if self.subscribers.pop(jid, None) else "not-subscribed")
         if release:
             for item in self.held(jid):
-                self._release(item, "released", reason="unavailable")
+                self._lose(item, "released", reason="unavailable")
         return self._end(frontend)
 
     def retract(self, frontend: str, rows: Sequence[Asked], *, owner: bool, together: bool = False) -> Outcome:
@@ -365,13 +367,15 @@ class Model:
             self._outcome.words.append({"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict))
         return self._end(frontend)
 
-    def renew(self, asker: str, name: str, token: str, progress: str) -> Outcome:
+    def renew(self, asker: str, name: str, token: str, progress: str, *, begun: bool) -> Outcome:
         """Renew a lock (QX12), and tell how far its holder is."""
         verdict = self._verdict(asker, name, token, "", owner=False)
         item = self.items.get(name)
         if verdict == "held":
             assert item and item.lock
             item.lock.deadline = self.now + self.options.lock_ms
+            item.lock.judged = False
+            item.lock.progress = item.lock.progress or (f"{self.now} - " if begun else "")
             item.lock.progress = f"{self.now} {progress}" if progress else item.lock.progress
         return Outcome([{"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict)])
 
@@ -385,7 +389,7 @@ class Model:
             assert item.lock
             self._outcome.notices.append(("unlocked", item.lock.jid, item.name, item.lock.token))
         for item in late:
-            self._release(item, "expired")
+            self._lose(item, "expired")
         for place, told in self.untold.items():
             if told.since + RETRY_MS <= self.now:
                 told.since = self.now
@@ -471,7 +475,7 @@ class Model:
                 continue
             if lock.sequence > after and lock.deadline > self.now:
                 body = lock.message if lock.stage == "deliver" else item.version.body
-                taken.append((lock.jid, item.name, lock.token, lock.attempt, body, lock.stage))
+                taken.append((lock.jid, item.name, lock.token, lock.attempt - item.untried, body, lock.stage))
                 lock.frontend = frontend
             elif previous != frontend:
                 lock.frontend = "-"
@@ -645,9 +649,15 @@ class Model:
             item.lock.deadline += sum(TRIES_MS)
         version = item.version
         self._outcome.deliveries.append(
-            (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token, chosen.qos + chosen.batch, version.key, "", "", "")
+            (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1 - item.untried, deadline, version.by,
+             version.body, self.token, chosen.qos + chosen.batch, version.key, *self._about(item))
         )  # fmt: skip
+
+    @staticmethod
+    def _about(item: Item) -> tuple[str, ...]:
+        """Return what few deliveries tell: whether the end is awaited, and how many deliveries were no tries."""
+        unusual = item.reply or item.untried
+        return ("", "", "0", "1" if item.reply else "", str(item.untried)) if unusual else ("",) * 5
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
         self.number()
@@ -655,8 +665,8 @@ class Model:
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
         version = item.version
         by, body, key = ("", lock.message, "") if lock.stage == "deliver" else (version.by, version.body, version.key)
-        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
-                lock.stage, key, "", "", "")  # fmt: skip
+        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt - item.untried, deadline, by, body, self.token,
+                lock.stage, key, *self._about(item))  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send due deliveries again, and give up those that were sent often enough (S5, S6, S12)."""
@@ -680,14 +690,14 @@ class Model:
         lock = items[0].lock
         assert lock
         for item in items:
-            self._release(item, "bounced", reason=reason)
+            self._lose(item, "bounced", reason=reason)
         subscriber = self.subscribers.get(lock.jid)
         if subscriber:
             subscriber.bounces += 1
             if gone or subscriber.bounces >= MAX_BOUNCES:
                 del self.subscribers[lock.jid]
                 for other in self.held(lock.jid):
-                    self._release(other, "bounced", reason="gone")
+                    self._lose(other, "bounced", reason="gone")
 
     def _publish(self, name: str, by: str, body: str, key: str, reply: str) -> str:
         known = self.items.get(name) if name else None
@@ -742,7 +752,7 @@ class Model:
             self._cursor = self._tail
             return False
         if dead_letter:
-            self._die(oldest, oldest.attempts, "", "node-full")
+            self._die(oldest, oldest.attempts - oldest.untried, "", "node-full")
         else:
             self._ended(oldest, "dead", "node-full")
             self._gone(oldest)
@@ -819,13 +829,26 @@ class Model:
         elif self.options.dead_letters and (tried or dead_letter):
             self._attempted(item, kind, reason, untried=untried, lock=lock)
             self._close(item, "dead-lettered")
-            self._die(item, lock.attempt, lock.jid, reason or ("max-deliveries" if tried else kind))
+            self._die(item, lock.attempt - item.untried, lock.jid, reason or ("max-deliveries" if tried else kind))
         else:
             self._close(item, kind)
             self._attempted(item, kind, reason, untried=untried, lock=lock)
             if delay_ms is None and self.options.retry and not untried:
                 delay_ms = self.options.retry.after(written(item.position), lock.attempt - item.untried)
             item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
+
+    def _lose(self, item: Item, kind: str, *, reason: str = "") -> None:
+        """End a lock without its holder's word: the attempt counts if work had begun, or for the oldest if nothing was told."""
+        lock = item.lock
+        assert lock
+        counts = bool(lock.progress)
+        if not lock.judged:
+            held = [each for other in self.held(lock.jid) if (each := other.lock) and not each.judged]
+            told, oldest = any(each.progress for each in held), min(held, key=lambda each: each.token)
+            counts = counts or (not told and lock is oldest)
+            for each in held:
+                each.judged = told or each is not oldest
+        self._release(item, kind, reason=reason, untried=not counts)
 
     def _attempted(self, item: Item, kind: str, reason: str, *, untried: bool, lock: Lock) -> None:
         item.attempts = lock.attempt

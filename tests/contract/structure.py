@@ -128,7 +128,8 @@ def expected(model: Model) -> dict[str, Any]:
             place: f"{lock.stage} {lock.tries} {lock.message}".rstrip() for place, lock in unconfirmed.items()
         },
         "retries": {place: str(lock.again) for place, lock in unconfirmed.items()},
-        "progress": {written(item.position): item.lock.progress for item in locked if item.lock and item.lock.progress},
+        "progress": {written(item.position): item.lock.progress for item in locked if item.lock and item.lock.progress}
+        | {f"!{written(item.position)}": "" for item in locked if item.lock and item.lock.judged},
         "journal": sum(model.closed.values()),
     }
 

@@ -270,13 +270,16 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.judge(frontend, answer, outcome, lost=lost)
 
-    @rule(worker=workers, rows=several, progress=st.sampled_from(("", "", "0.5 half", "- n")))
-    def renew(self, *, worker: tuple[str, str], rows: list[tuple[int, str, str]], progress: str) -> None:
-        """Renew one or several locks, and tell how far their holder is or not."""
+    @rule(
+        worker=workers, rows=several, progress=st.sampled_from(("", "", "0.5 half", "- n")), begun=st.sampled_from("01")
+    )
+    def renew(self, *, worker: tuple[str, str], rows: list[tuple[int, str, str]], progress: str, begun: str) -> None:
+        """Renew one or several locks, and tell that their holder has begun, how far it is, or nothing."""
         asked = self.asked(worker, rows)
-        hints = {"lock_ms": "", "progress": progress}
+        hints = {"lock_ms": "", "progress": progress, "begun": begun}
         answer = self.queue.run("renew", *({**self.queue.holder(*row[:3]), **hints} for row in asked))
-        assert answer.words == [word for row in asked for word in self.model.renew(*row[:3], progress).words]
+        outcomes = [self.model.renew(*row[:3], progress, begun=begun == "1") for row in asked]
+        assert answer.words == [word for outcome in outcomes for word in outcome.words]
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
     @rule(

@@ -10,6 +10,7 @@ from tests.lua.driver import DEFAULTS, SCRIPTS, T0, Queue
 
 WORKERS = [f"w{number}@x/1" for number in range(4)]
 LARGE = 262_144
+_BEGUN = {"lock_ms": "", "progress": "", "begun": "1"}
 
 
 @pytest.fixture
@@ -100,6 +101,8 @@ def test_dead_letters_count(queue: Queue) -> None:
     answer = queue.publish(*[""] * 40, body=b"x" * LARGE)
     while answer.more:
         answer = queue.expire()
+    held = [{**queue.holder(WORKERS[0], item, token), **_BEGUN} for item, token, _, _ in queue.locks(WORKERS[0])]
+    assert queue.run("renew", *held).words == ["ok"] * 40
     queue.now += 60_001
     answer = queue.expire()
     made = len(answer.handovers)

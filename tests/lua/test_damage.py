@@ -32,6 +32,8 @@ def test_a_locked_item_is_removed(unopened: Queue, hints: str) -> None:
     queue.open(max_deliveries=1 if not hints else 20)
     queue.subscribe(W1, 2)
     poison, other = queue.publish("poison", "other", hints=hints).deliveries
+    for item in ("poison", "other"):
+        assert queue.renew(W1, item, begun="1").words == ["ok"]
     answer = removed(queue, poison)
     assert [notice[2] for notice in answer.notices if notice[0] == "unlocked"] == ["poison", "other"]
     ended = queue.journal()[0]

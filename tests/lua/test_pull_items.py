@@ -13,8 +13,8 @@ def test_held(queue: Queue) -> None:
     assert (code, until, more, returned) == ("ok", T0 + 9_000, 0, 0)
     first = T0 * 1000
     assert found == [
-        ["a", first, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0, 1],
-        ["b", first + 1, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0, 1],
+        ["a", first, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0, 0, 0],
+        ["b", first + 1, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0, 0, 0],
     ]
     assert queue.fetch(W1)[4] == stamp
     queue.retract(W1, "a", first)

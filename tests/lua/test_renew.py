@@ -41,7 +41,7 @@ def test_batch(queue: Queue) -> None:
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
     asked = [("a", ""), ("b", ""), ("c", ""), ("a", 99)]
-    rows = [{**queue.holder(W1, item, token), "lock_ms": "", "progress": ""} for item, token in asked]
+    rows = [{**queue.holder(W1, item, token), "lock_ms": "", "progress": "", "begun": ""} for item, token in asked]
     assert queue.run("renew", *rows).words == ["ok", "forbidden", "item-not-found", "lock-lost"]
 
 

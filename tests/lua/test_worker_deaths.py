@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.worded import ALICE, W1, W2
 
@@ -237,16 +236,17 @@ def test_a_new_owner(unopened: Queue) -> None:
 
 
 def test_nothing_is_left_of_a_worker(queue: Queue) -> None:
-    """A death that is remembered goes with the subscription."""
-    hold(queue, items="abc")
+    """What is remembered of a death goes with the locks that it concerns."""
+    hold(queue, items="abcd")
     queue.subscribe(W1, 0, must="1")
     queue.renew(W1, "b")
-    queue.now += 60_000 - 2
+    queue.now += 60_000 - 3
     queue.expire()
-    assert subid(W1) in {name.decode() for name in queue.client.hkeys(queue.key("progress"))}
-    queue.retract(W1, "b")
-    queue.retract(W1, "c")
-    queue.unsubscribe(W1)
+    assert len(queue.client.hkeys(queue.key("progress"))) == 3
+    queue.renew(W1, "c")
+    assert len(queue.client.hkeys(queue.key("progress"))) == 2
+    for item in "bcd":
+        queue.retract(W1, item)
     assert "progress" not in queue.kept()
 
 

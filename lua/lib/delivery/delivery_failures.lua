@@ -21,7 +21,7 @@ end
 
 -- Ends the locks of one delivery, which counts as one however many items it has.
 function delivery_failures.end_locks(flights, reason, gone)
-  for _, flight in ipairs(flights) do lock_end.lose(flight, 'bounced', reason) end
+  for _, flight in ipairs(flights) do lock_end.lose(flight, 'bounced', {reason = reason}) end
   write_buffer.flush()
   delivery_failures.count(flights[1].subid, gone)
 end

@@ -17,7 +17,7 @@ local function unlock(flight)
   if call.partition_confirms then confirmations.remove(flight.position) end
   if call.partition_before.keyed then key_limits.unlock(flight.position, inflight.is_unfetched(flight)) end
   if call.partition_before.limits and inflight.is_unfetched(flight) then hand_out_limits.take_back(flight.subid) end
-  if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position) end
+  if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position, worker_deaths.mark(flight.position)) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
 end
@@ -108,14 +108,14 @@ function lock_end.release(flight, kind, request)
   if kind == 'dead-lettered' or not unfetched then journal.add(kind, flight, reason) end
 end
 
--- Ends a lock without its holder's word; `delay_ms` as for `release`.
-function lock_end.lose(flight, kind, reason, delay_ms)
-  lock_end.release(flight, kind, {reason = reason, delay_ms = delay_ms, untried = not worker_deaths.counts(flight)})
+-- Ends a lock without its holder's word; `request` may have delay_ms and reason.
+function lock_end.lose(flight, kind, request)
+  request.untried = not worker_deaths.counts(flight)
+  lock_end.release(flight, kind, request)
 end
 
 -- Updates the turns of all touched subscribers.
 function lock_end.update_turns()
   write_buffer.flush()
-  worker_deaths.forget_complete()
   for subid in pairs(call.lock_end_touched) do call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid]) end
 end

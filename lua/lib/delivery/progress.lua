@@ -1,22 +1,22 @@
 -- How far holders are with their items, as they tell with a renewal: position -> `time share note`, until the lock ends. One that only
--- tells that it has begun gives neither share nor note. `progress` in `meta` is set once one has told. The same hash has the deaths of
--- subscribers (see `worker_deaths`).
+-- tells that it has begun gives neither share nor note. `progress` in `meta` is set once the hash was written. It also has the marks of
+-- `worker_deaths`.
 local progress = {}
 
-local function turn_on()
+function progress.turn_on()
   if call.partition_before.progress then return end
   partition.turn_on('progress')
   call.partition_before.progress = '1'
 end
 
 function progress.tell(position, text)
-  turn_on()
+  progress.turn_on()
   write_buffer.add('HSET', key.progress, position, call.partition_stamp .. ' ' .. text)
 end
 
 -- Notes that work has begun, unless more is known. What a row of this call tells is written later, and stays.
 function progress.begin(position)
-  turn_on()
+  progress.turn_on()
   redis.call('HSETNX', key.progress, position, call.partition_stamp .. ' - ')
 end
 

@@ -1,63 +1,54 @@
 -- Which attempts count when locks end without their holder's word: they expire, deliveries bounce, or a subscription or an ownership ends.
 -- Those count of which the holder has told that it had begun (`progress`). If it told so of nothing that it holds here, the oldest item
--- that it has received counts. All others were not tried. The locks of one dead holder may end in several calls, so `progress` has under
--- its subid the death that the first of them told of: `token deadline counted`. It concerns the locks up to this token that nobody has
--- renewed beyond this deadline; `counted` is the token of the one that counts although nothing was told of it, or 0.
--- CALL: noted = {}
--- `noted` has the subscribers with such a record that this call has met.
+-- that it has received counts. All others were not tried. The locks of one dead holder may end in several calls, so the first end marks the
+-- others, under `!POSITION` in `progress`: of a marked one only what the holder told counts. A renewal removes the mark: the holder lives.
+-- CALL: ended = {}
+-- `ended` has the positions whose locks end in this call.
 local worker_deaths = {MOST = 1000}
 
-local function read(line)
-  if not line then return nil end
-  local token, deadline, counted = string.match(line, '^(%d+) (%d+) (%d+)$')
-  return {token = tonumber(token), deadline = tonumber(deadline), counted = tonumber(counted)}
+-- Returns the field of the mark of an item.
+function worker_deaths.mark(position)
+  return '!' .. position
 end
 
-local function concerns(death, token, deadline)
-  return death and token <= death.token and deadline <= death.deadline
-end
-
--- Returns the death of a subscriber whose locks nothing has been noted of yet, and stores it if it concerns more than one lock. `past` is
--- an earlier death, whose locks are left out.
-local function note(subid, past)
-  local places, received = held_locks.of(subid, worker_deaths.MOST), 0
-  local death = {token = call.partition_token, deadline = 0, counted = 0}
-  local deadlines, told = redis.call('ZMSCORE', key.lock_deadlines, unpack(places)), redis.call('HMGET', key.progress, unpack(places))
-  local begun = false
-  for i, flight in ipairs(inflight.get_many(places)) do
-    local token, deadline = flight and tonumber(flight.token), tonumber(deadlines[i] or 0)
-    if flight and not inflight.is_unfetched(flight) and not concerns(past, token, deadline) then
-      received, begun = received + 1, begun or told[i]
-      death.deadline = math.max(death.deadline, deadline)
-      if received == 1 then death.counted = token end
-    end
-  end
-  if begun then death.counted = 0 end
-  if received > 1 then
-    call.worker_deaths_noted[subid] = true
-    redis.call('HSET', key.progress, subid, string.format('%.0f %.0f %.0f', death.token, death.deadline, death.counted))
-  end
-  return death
+-- Returns what the holders of items told, and which are marked.
+local function read(places)
+  local fields, count = {}, #places
+  for i, position in ipairs(places) do fields[i], fields[count + i] = position, worker_deaths.mark(position) end
+  local found, marked = redis.call('HMGET', key.progress, unpack(fields)), {}
+  for i = 1, count do marked[i] = found[count + i] end
+  return found, marked
 end
 
 -- Returns whether the attempt counts; called before the lock ends. What nobody has fetched was never an attempt.
 function worker_deaths.counts(flight)
   if inflight.is_unfetched(flight) then return false end
-  local lines = redis.call('HMGET', key.progress, flight.position, flight.subid)
-  local death, token = read(lines[2]), tonumber(flight.token)
-  if death then call.worker_deaths_noted[flight.subid] = true end
-  if not death or not concerns(death, token, tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0)) then
-    death = note(flight.subid, death)
+  call.worker_deaths_ended[flight.position] = true
+  local told, judged = read({flight.position})
+  if judged[1] then return told[1] end
+  local places, held, begun = held_locks.of(flight.subid, worker_deaths.MOST), {}, false
+  call.budget_spent = call.budget_spent + #places / 4
+  local lines, marked = read(places)
+  for i, other in ipairs(inflight.get_many(places)) do
+    local is_held = other and (other.position == flight.position or not call.worker_deaths_ended[other.position])
+    if is_held and not marked[i] and not inflight.is_unfetched(other) then
+      held[#held + 1], begun = other.position, begun or lines[i]
+    end
   end
-  return lines[1] or token == death.counted
+  local marks = {}
+  for i, position in ipairs(held) do
+    if position ~= flight.position and (begun or i > 1) then
+      marks[#marks + 1], marks[#marks + 2] = worker_deaths.mark(position), ''
+    end
+  end
+  if #marks > 0 then
+    progress.turn_on()
+    redis.call('HSET', key.progress, unpack(marks))
+  end
+  return told[1] or not begun and held[1] == flight.position
 end
 
--- Forgets the death of a subscriber that holds nothing.
-function worker_deaths.forget(subid)
-  if credit.lock_count(subid) == 0 then redis.call('HDEL', key.progress, subid) end
-end
-
--- Forgets the deaths that this call has met and that concern nothing any more.
-function worker_deaths.forget_complete()
-  for subid in pairs(call.worker_deaths_noted) do worker_deaths.forget(subid) end
+-- A holder that renews lives.
+function worker_deaths.forget(position)
+  if call.partition_before.progress then write_buffer.add('HDEL', key.progress, worker_deaths.mark(position)) end
 end

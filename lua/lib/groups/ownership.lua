@@ -22,7 +22,7 @@ function ownership.clear(reason)
   for i, flight in ipairs(inflight.get_many(places)) do
     if i > 1 and budget.exhausted() then break end
     if flight then
-      lock_end.lose(flight, 'released', reason, 0)
+      lock_end.lose(flight, 'released', {reason = reason, delay_ms = 0})
       if not told[flight.jid] then
         notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
       end

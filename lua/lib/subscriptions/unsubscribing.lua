@@ -22,7 +22,6 @@ function unsubscribing.remove(subid, kept, reason)
     call.lock_end_pools[subid] = pool
   end
   redis.call('ZREM', key.subscription_expiry, subid)
-  worker_deaths.forget(subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 
@@ -31,7 +30,7 @@ local function give_back(flight, kind, reason)
     notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), call.lock_end_pools[flight.subid] or '',
       call.partition_multi and flight.subid or nil})
   end
-  lock_end.lose(flight, kind, reason)
+  lock_end.lose(flight, kind, {reason = reason})
 end
 
 -- Gives back up to `CHUNK` items, or with `most` so many, and returns how many are left: one script must not run for long. If any are
