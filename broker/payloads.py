@@ -1,18 +1,20 @@
 """How doors store payloads and tell what they are: the one rule for all of them. Pure; must not know doors.
 
 A payload is stored byte for byte, with its publisher's type. XMPP and Atom put an XML document in UTF-8 into documents of their
-own as an element; whether that is possible is decided once, at the publish.
+own as an element; whether that is possible is decided once, at the publish. What is called JSON is checked there too.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 from xml.parsers import expat
 
+import msgspec
+
 from broker.model.headers import ELEMENT, INNER
 from broker.model.items import XML, Envelope
+from broker.model.problems import MalformedRequest, Problem
 
 BYTES: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -30,6 +32,9 @@ _DEPTH: Final = 250
 _ELEMENTS: Final = 20_000
 _ROOT: Final = re.compile(rb"<[^\s/>]+")
 
+_read_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads the grammar of JSON and makes no values: numbers may be long."""
+
 
 def is_type(text: str) -> bool:
     """Return whether a text is a media type."""
@@ -37,7 +42,12 @@ def is_type(text: str) -> bool:
 
 
 def make_envelope(body: bytes, content_type: str, headers: Mapping[str, str]) -> Envelope:
-    """Make the envelope of a payload; `content_type` may be empty."""
+    """Make the envelope of a payload to publish; `content_type` may be empty. Raises MalformedRequest for JSON that is none."""
+    if _is_json(content_type):
+        try:
+            check_json(body)
+        except ValueError as wrong:
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the payload is not JSON: {wrong}") from None
     if not _is_xml(content_type):
         return Envelope(body, content_type or BYTES, headers)
     place = _element(body)
@@ -60,21 +70,26 @@ def shown_headers(envelope: Envelope) -> Mapping[str, str]:
 
 def is_json(envelope: Envelope) -> bool:
     """Return whether its type is JSON."""
-    return envelope.content_type.partition(";")[0].strip().lower() == JSON
+    return _is_json(envelope.content_type)
 
 
-def check_json(text: str) -> None:
-    """Check that a text is JSON (RFC 8259); a ValueError says what is wrong. Numbers, which may be long, are not made."""
+def check_json(body: bytes) -> None:
+    """Check that bytes are one JSON text in UTF-8 (RFC 8259); a ValueError says what is wrong."""
     try:
-        json.loads(text, parse_constant=_refuse_constant, parse_int=len, parse_float=len)
+        _read_raw(body)
+        if not body.isascii():
+            # The grammar alone lets any bytes pass in a string.
+            body.decode()
     except RecursionError:
         msg = "it is nested too deeply"
         raise ValueError(msg) from None
+    except msgspec.DecodeError as wrong:
+        raise ValueError(str(wrong).removeprefix("JSON is malformed: ")) from None
 
 
-def _refuse_constant(name: str) -> None:
-    msg = f"it has no {name}"
-    raise ValueError(msg)
+@lru_cache(maxsize=256)
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == JSON
 
 
 def element(envelope: Envelope) -> bytes | None:

@@ -118,11 +118,11 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         parents = Dependencies.parse_names(" ".join(after or []), regardless=regardless)
         hints = Hints.validate(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
         headers = validate_headers(read_headers(header or []))
+        envelope = codec.pack(payloads.make_envelope(body, content_type, headers))
     except (sources.Unusable, ValueError) as fault:
         misuse(str(fault))
     except MalformedRequest as fault:
         misuse(fault.detail)
-    envelope = codec.pack(payloads.make_envelope(body, content_type, headers))
     command = Publish(
         node, ADMINISTRATOR, item or None, envelope, len(body) + header_bytes(headers), key=key, hints=hints
     )

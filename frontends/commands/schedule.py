@@ -61,12 +61,12 @@ def schedule_add(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         body, content_type = sources.read(text, file, kind)
         schedule = Schedule.read({field: value for field, value in zip(FIELDS, values, strict=True) if value})
         hints, headers = Hints.validate(None, priority, None), validate_headers(read_headers(header or []))
+        envelope = codec.pack(payloads.make_envelope(body, content_type, headers))
     except sources.Unusable as fault:
         misuse(str(fault))
     except MalformedRequest as fault:
         misuse(fault.detail)
-    envelope, size = codec.pack(payloads.make_envelope(body, content_type, headers)), len(body) + header_bytes(headers)
-    command = PutSchedule(node, ADMINISTRATOR, schedule, envelope, size, key, hints)
+    command = PutSchedule(node, ADMINISTRATOR, schedule, envelope, len(body) + header_bytes(headers), key, hints)
     _tell(run(config, lambda core: ask(core, command, Scheduled)), as_json=as_json)
 
 

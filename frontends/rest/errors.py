@@ -31,7 +31,7 @@ STATUS: Final = {
     Problem.ITEM_ID_INVALID: 400,
     Problem.ONE_ITEM_ONLY: 400,
     Problem.PAYLOAD_REQUIRED: 400,
-    Problem.PAYLOAD_INVALID: 422,
+    Problem.PAYLOAD_INVALID: 400,
     Problem.PAYLOAD_TOO_BIG: 413,
     Problem.OFFSET_INVALID: 400,
     Problem.OFFSET_NOT_FOUND: 404,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker import payloads
 from broker.model.items import XML, Envelope
+from broker.model.problems import MalformedRequest, Problem
 
 IN_X = b"<a xmlns='urn:x'>"
 
@@ -105,6 +106,55 @@ def test_the_largest_elements(document: bytes) -> None:
 def test_json(content_type: str, json: bool) -> None:  # noqa: FBT001
     """A JSON type is recognised with any parameters."""
     assert payloads.is_json(payloads.make_envelope(b"{}", content_type, {})) is json
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=latin-1"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(
+            b"",
+            b" ",
+            b"NaN",
+            b'{"a": [NaN]}',
+            b"Infinity",
+            b"-Infinity",
+            b"{} {}",
+            b"{}\0",
+            b"{",
+            b"[1,]",
+            b"{'a': 1}",
+            b"nul",
+        ),
+        *(b'"\xff"', b'{"\xc0\x80": 1}', b'"\xed\xa0\x80"', b'"\\ud800"', b'"\n"', b"01", b"1 // one"),
+        *(b"\xef\xbb\xbf{}", '"a"'.encode("utf-16"), b"[" * 100_000),
+    ],
+)
+def test_what_is_no_json(content_type: str, body: bytes) -> None:
+    """Issue 48.8: a payload that is called JSON and is none is refused at every door, for its envelope is made here."""
+    with pytest.raises(MalformedRequest, match="the payload is not JSON: ") as refused:
+        payloads.make_envelope(body, content_type, {})
+    assert refused.value.problem is Problem.PAYLOAD_INVALID and "\n" not in refused.value.detail
+    for other in ("", "text/plain", "application/vnd.x+json"):
+        assert payloads.make_envelope(body, other, {}).body == body
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        " [ 1.0 ]\r\n",
+        "1e400",
+        "1" * 5_000,
+        "0.10000000000000000000001",
+        '"é\\ud83d\\ude00"',
+        "-0",
+        "null",
+    ],
+)
+def test_json_stays_as_it_is(text: str) -> None:
+    """RFC 8259: JSON is stored byte for byte, with repeated names, long numbers and blanks."""
+    assert payloads.make_envelope(text.encode(), "application/json", {}) == Envelope(text.encode(), "application/json")
 
 
 @pytest.mark.parametrize(

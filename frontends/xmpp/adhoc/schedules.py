@@ -54,15 +54,14 @@ def _make_or_replace(iq: Iq, given: Fields) -> Question:
         schedule = Schedule.read({name: value for name, value in said.items() if value})
     except MalformedRequest as wrong:
         raise fields.field_fault(name="schedule", detail=wrong.detail) from None
-    text = "\n".join(given.get("payload", ()))
-    if not text or len(text.encode()) > MAX_PAYLOAD_BYTES:
+    body = "\n".join(given.get("payload", ())).encode()
+    if not 0 < len(body) <= MAX_PAYLOAD_BYTES:
         raise fields.field_fault(name="payload", detail=f"1 to {MAX_PAYLOAD_BYTES} bytes")
     try:
-        payloads.check_json(text)
+        payloads.check_json(body)
         kind = payloads.JSON
     except ValueError:
         kind = _TEXT
-    body = text.encode()
     envelope, key = codec.pack(payloads.make_envelope(body, kind, {})), fields.text(given, "key", ITEM_ID_BYTES)
     command = PutSchedule(fields.node(given, "node"), iq.sender, schedule, envelope, len(body), key)
     return Question(iq, command, View.COMMAND)

@@ -98,6 +98,20 @@ def test_big_messages(alice: BlockingConnection, frontend: AmqpFrontend, new_log
     assert frontend.memory_bytes - before < 24 * MEGABYTE
 
 
+def test_what_is_no_json(alice: BlockingConnection, new_log: NewLog) -> None:
+    """Issue 48.8: a body that is called JSON and is none is rejected as amqp:decode-error, and nothing of it is stored."""
+    for log in (new_log(), new_log(queueing=True)):
+        receiver, sender = consumer(alice, log), producer(alice, log)
+        for body in (b"NaN", b"", b'"\xff"', "[1,]"):
+            delivery = sender.link.send(Message(body=body, inferred=True, content_type="application/json"))
+            alice.wait(lambda sent=delivery: sent.settled)
+            condition = delivery.remote.condition
+            assert condition is not None and condition.name == "amqp:decode-error"
+            assert condition.description is not None and "is not JSON" in condition.description
+        send(sender, "after it")
+        assert bodies(receiver, 1) == ["after it"]
+
+
 def test_too_fast(alice: BlockingConnection, new_log: NewLog) -> None:
     """stanzaq#publish_rate: a message that comes too soon is rejected with a text that tells when to go on."""
     sender = producer(alice, new_log(stanzaq__publish_rate="1/h"))

@@ -56,6 +56,46 @@ def test_bytes_stay_as_they_are(alice: httpx.Client, queue: str, content_type: s
 
 
 @pytest.mark.parametrize(
+    "body",
+    [b"NaN", b'{"a": -Infinity}', b'"\xff"', b"", b"{} x", b"{"],
+    ids=["nan", "inf", "utf-8", "empty", "more", "less"],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8"])
+def test_what_is_no_json(alice: httpx.Client, queue: str, body: bytes, content_type: str) -> None:
+    """Issue 48.8: a body that is called JSON and is none is refused in every way of sending, and nothing of it is stored."""
+    kind, found = {"Content-Type": content_type}, (400, "payload-invalid")
+    reserved = alice.post(queue).headers["Location"]
+    answers = [
+        alice.post(f"{queue}?guid=a", content=body, headers=kind),
+        alice.post(reserved, content=body, headers=kind),
+    ]
+    answers.append(alice.put(reserved, content=body, headers=kind))
+    if body:
+        # Without a body it reserves.
+        answers.append(alice.post(queue, content=body, headers=kind))
+    for answer in answers:
+        assert problem(answer) == found and "is not JSON" in answer.json()["detail"]
+    row = {"base64": base64.b64encode(body).decode(), "content_type": content_type}
+    batches = queue.replace("/queues/", "/batches/")
+    together = alice.post(batches, json=[{"text": "a"}, row, {"text": "b"}])
+    part = b"--x\r\nContent-Type: " + content_type.encode() + b"\r\n\r\n" + body + b"\r\n--x--"
+    multipart = {"Content-Type": "multipart/mixed; boundary=x"}
+    parted = alice.post(batches, content=b"--x\r\n\r\nc\r\n" + part, headers=multipart)
+    results = together.json()["results"] + parted.json()["results"]
+    assert [each["status"] for each in results] == [201, 400, 201, 201, 400]
+    every = {"every": "1h", **row}
+    assert problem(alice.put(f"{queue.replace('/queues/', '/schedule/')}/a", json=every)) == found
+    assert len(listed(alice, queue)) == 3
+    assert alice.post(reserved, content=b"{}", headers=kind).status_code == 200, "the reservation is still there"
+
+
+@pytest.mark.parametrize("content_type", ["application/vnd.x+json", "text/json"])
+def test_other_types_are_not_read(alice: httpx.Client, queue: str, content_type: str) -> None:
+    """Only `application/json` is checked."""
+    assert alice.post(queue, content=b"NaN", headers={"Content-Type": content_type}).status_code == 201
+
+
+@pytest.mark.parametrize(
     ("body", "shown"),
     [
         (b"<job xmlns='urn:x'>1</job>", "<job xmlns='urn:x'>1</job>"),

@@ -187,6 +187,9 @@ def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
         waiting = aside.submit(alice.get, f"{messages}/a", params={"wait": 30}, headers=JSON)
         assert problem(alice.post(first["complete"], content=b"x" * 65_537)) == (413, "payload-too-big")
         assert problem(alice.post(first["complete"], content=b"x", headers={"Content-Type": "no"}))[0] == 415
+        for wrong in (b"NaN", b"", b'"\xff"'):
+            refused = alice.post(first["complete"], content=wrong, headers={"Content-Type": "application/json"})
+            assert problem(refused) == (400, "payload-invalid")
         for _ in range(2):
             done = alice.post(first["complete"], content=b"{}", headers={"Content-Type": "application/json"})
             assert done.status_code == 200

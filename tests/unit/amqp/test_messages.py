@@ -277,6 +277,19 @@ def test_headers_of_the_service(names: list[str]) -> None:
     assert refused.value.problem is Problem.PAYLOAD_INVALID
 
 
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8"])
+@pytest.mark.parametrize("body", [b"", b"NaN", b'"\xff"', b"{} x"])
+def test_what_is_no_json(content_type: str, body: bytes) -> None:
+    """Issue 48.8: a body that is called JSON and is none is amqp:decode-error, as bytes and as a string."""
+    data = _sent(content_type, body)
+    string = data[: -len(types.section(messages.DATA, types.binary(body)))]
+    string += types.section(messages.VALUE, b"\xa1" + bytes([len(body)]) + body)
+    for raw in (data, string):
+        with pytest.raises(MalformedRequest, match="the payload is not JSON|invalid text") as refused:
+            messages.parse(raw)
+        assert CONDITION[refused.value.problem] == "amqp:decode-error"
+
+
 @pytest.mark.parametrize(
     "envelope", [Envelope(b"<a xmlns='x'/>"), Envelope(b"{}", "application/json", {"h": "v", "amqp": "?"})]
 )

@@ -117,6 +117,7 @@ def test_a_bad_frame_refuses_all(fault: Fault, payload: str, kind: str, problem:
     [
         ("<item/>", Problem.PAYLOAD_REQUIRED),
         ("<item><a/><b/></item>", Problem.PAYLOAD_INVALID),
+        (f"<item><json xmlns='{ns.JSON}'>NaN</json></item>", Problem.PAYLOAD_INVALID),
         (f"<item><a>{'x' * 300_000}</a></item>", Problem.PAYLOAD_TOO_BIG),
         ("<item id=''><a/></item>", Problem.ITEM_ID_INVALID),
         ("<item delay='x'><a/></item>", Problem.BAD_REQUEST),

@@ -66,6 +66,7 @@ def test_payload_among_what_clients_add() -> None:
 @pytest.mark.parametrize(
     ("inside", "problem"),
     [
+        (f"<json xmlns='{ns.JSON}'>NaN</json>", Problem.PAYLOAD_INVALID),
         ("", Problem.PAYLOAD_REQUIRED),
         (HINTS, Problem.PAYLOAD_REQUIRED),
         ("<body>a</body><html xmlns='http://jabber.org/protocol/xhtml-im'/>", Problem.PAYLOAD_INVALID),

@@ -56,10 +56,15 @@ def test_headers_go_with_it() -> None:
         (f"<data xmlns='{ns.STANZAQ}'>no base64!</data>", Problem.PAYLOAD_INVALID),
         (f"<data xmlns='{ns.STANZAQ}' type='no type'>AP8=</data>", Problem.PAYLOAD_INVALID),
         (f"<data xmlns='{ns.STANZAQ}'>AP8=<a/></data>", Problem.PAYLOAD_INVALID),
+        *(
+            (f"<data xmlns='{ns.STANZAQ}' type='application/json{more}'>{text}</data>", Problem.PAYLOAD_INVALID)
+            for text in ("", "TmFO", "Iv8i", "e30ge30=")
+            for more in ("", "; charset=utf-8")
+        ),
         # XEP-0335 §3: what stands there is JSON.
         *(
             (f"<json xmlns='{ns.JSON}'>{text}</json>", Problem.PAYLOAD_INVALID)
-            for text in ("", "{", "{'a': 1}", "[1,]", "NaN", "1 2", "<a/>", "[" * 100_000)
+            for text in ("", "{", "{'a': 1}", "[1,]", "NaN", "1 2", "<a/>", "1<a/>", "[" * 100_000)
         ),
         (f"<json xmlns='{ns.JSON}' a='1'>no json</json>", Problem.PAYLOAD_INVALID),
         ("<a/>" + _told("<header name='amqp'>data </header>"), Problem.PAYLOAD_INVALID),

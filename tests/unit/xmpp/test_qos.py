@@ -54,6 +54,7 @@ def _acknowledged(inside: str) -> str:
         (f"<promised xmlns='{ns.QOS}'/>", Problem.UNSUPPORTED),
         (_assured("<message/>"), Problem.PAYLOAD_REQUIRED),
         (_assured(f"<message>{JOB}{JOB}</message>"), Problem.PAYLOAD_INVALID),
+        (_assured(f"<message><json xmlns='{ns.JSON}'>NaN</json></message>"), Problem.PAYLOAD_INVALID),
         (_assured(f"<message><job>{'x' * 10_000_000}</job></message>"), Problem.PAYLOAD_TOO_BIG),
     ],
 )

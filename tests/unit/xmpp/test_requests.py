@@ -512,7 +512,9 @@ def test_a_result(read: Read, inside: str) -> None:
     assert (asked.item_id, asked.token, asked.body_bytes) == ("a", 7, len("<done xmlns='urn:x'/>"))
 
 
-@pytest.mark.parametrize("content", ["", "text", "<a xmlns='urn:x'/><b xmlns='urn:x'/>"])
+@pytest.mark.parametrize(
+    "content", ["", "text", "<a xmlns='urn:x'/><b xmlns='urn:x'/>", f"<json xmlns='{ns.JSON}'>NaN</json>"]
+)
 def test_what_is_no_result(fault: Fault, content: str) -> None:
     """A result is one element, as a payload is."""
     result = f"<result xmlns='{ns.STANZAQ}'>{content}</result>"

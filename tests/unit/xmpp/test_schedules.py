@@ -68,6 +68,7 @@ def test_made(read: Read) -> None:
         (put("every='5m' start='2026-12-02T00:00:00Z' end='2026-12-01T00:00:00Z'"), Problem.BAD_REQUEST),
         (put("every='5m'", ""), Problem.ITEM_REQUIRED),
         (put("every='5m'", "<item/>"), Problem.PAYLOAD_REQUIRED),
+        (put("every='5m'", f"<item><json xmlns='{ns.JSON}'>NaN</json></item>"), Problem.PAYLOAD_INVALID),
         (put("every='5m'", "<item><a/></item><item><a/></item>"), Problem.ITEM_REQUIRED),
         (put("every='5m'", "<item id='a'><a/></item>"), Problem.BAD_REQUEST),
         (put("every='5m'", "<item at='2026-12-02T00:00:00Z'><a/></item>"), Problem.BAD_REQUEST),
@@ -146,7 +147,12 @@ def test_forms(read: Read, name: str, fields: Mapping[str, str], meant: Command)
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [(('{"a":', "1}"), "application/json"), (("hello",), "text/plain; charset=utf-8")]
+    ("text", "kind"),
+    [
+        (('{"a":', "1}"), "application/json"),
+        (("hello",), "text/plain; charset=utf-8"),
+        (("NaN",), "text/plain; charset=utf-8"),
+    ],
 )
 def test_a_form_that_makes_one(read: Read, text: tuple[str, ...], kind: str) -> None:
     """The form of a schedule has the words of a request; its payload is JSON, or a text."""
