@@ -1,15 +1,19 @@
 """Payloads as Python values: reads them as the type of a handler's annotation, and writes a publisher's. Pure.
 
 msgspec reads and writes JSON: it checks dataclasses, TypedDicts and containers against their annotations, and tells where one
-does not match. Pydantic models are read and written by their own methods.
+does not match. Pydantic models are read and written by their own methods. Both write some values that JSON cannot say as others,
+so these are refused before.
 """
 
 import copy
 import functools
 import inspect
+import math
 import typing
-from collections.abc import Callable
-from typing import Any, Final, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any, ClassVar, Final, get_args, get_origin
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
@@ -23,6 +27,14 @@ JSON: Final = "application/json"
 XML: Final = "application/xml"
 TEXT: Final = "text/plain;charset=utf-8"
 BYTES: Final = "application/octet-stream"
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_TEXT: Final = frozenset({str})
+_ARRAYS: Final = (list, tuple, set, frozenset)
+_BYTES: Final = (bytes, bytearray, memoryview)
+
+_read_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads the grammar of JSON and makes no values: numbers may be long."""
 
 
 class Unfit(Reject):
@@ -82,12 +94,14 @@ def decode(content: Content, wanted: Any) -> Any:  # noqa: ANN401
 
 
 def encode(payload: Any) -> Content:  # noqa: ANN401
-    """Write a value as a payload; raises TypeError if that is impossible."""
+    """Write a value as a payload; raises TypeError or ValueError if a reader could not get it back."""
     match payload:
         case Content():
+            if _kind(payload) == JSON:
+                _require_json(msgspec.Raw(payload.body))
             return payload
-        case bytes():
-            return Content(payload, BYTES)
+        case bytes() | bytearray() | memoryview():
+            return Content(bytes(payload), BYTES)
         case str():
             return Content(payload.encode(), TEXT)
         case Element():
@@ -106,7 +120,138 @@ def encode(payload: Any) -> Content:  # noqa: ANN401
                 raise TypeError(msg) from None
             return Content(body, XML)
         case _:
+            _require_json(payload)
             return Content(msgspec.json.encode(payload, enc_hook=_to_plain), JSON)
+
+
+def check_json(body: bytes) -> None:
+    """Check that bytes are one JSON text in UTF-8, as the service does; a ValueError says what is wrong."""
+    try:
+        _read_raw(body)
+        if not body.isascii():
+            # The grammar alone lets any bytes pass in a string.
+            body.decode()
+    except RecursionError:
+        msg = "it is nested too deeply"
+        raise ValueError(msg) from None
+
+
+def _require_json(value: Any) -> None:  # noqa: ANN401
+    """Check that JSON can say a value; raises TypeError or ValueError, which tell where it cannot."""
+    try:
+        _check(value)
+    except _UnsayableError as fault:
+        where = f"'s {fault.path}" if fault.path else ""
+        msg = f"the payload{where} {fault}"
+        raise fault.kind(msg) from None
+    except RecursionError:
+        msg = "the payload contains itself, or is nested too deeply"
+        raise ValueError(msg) from None
+
+
+class _UnsayableError(Exception):
+    """JSON cannot say a value; `path` is where it is in the payload."""
+
+    def __init__(self, kind: type[Exception], told: str) -> None:
+        super().__init__(told)
+        self.kind = kind
+        self.path = ""
+
+
+def _check(value: Any, *, typed: bool = False) -> None:  # noqa: ANN401
+    """Check that JSON can say a value; bytes only if they are `typed`, for a reader then knows that their text is base64."""
+    if isinstance(value, dict):
+        if not _TEXT.issuperset(map(type, value)):
+            _check_keys(value, typed=typed)
+        if not _PLAIN.issuperset(map(type, value.values())):
+            _check_each(value.items(), "[{!r}]", typed=typed)
+    elif isinstance(value, _ARRAYS) and not _fields(type(value)):
+        if not _PLAIN.issuperset(map(type, value)):
+            _check_each(enumerate(value), "[{}]", typed=typed)
+    else:
+        _check_one(value, typed=typed)
+
+
+def _check_one(value: Any, *, typed: bool) -> None:  # noqa: ANN401
+    match value:
+        case float():
+            if not math.isfinite(value):
+                told = f"is {value}: JSON has no such number, so send None or a text"
+                raise _UnsayableError(ValueError, told)
+        case bytes() | bytearray() | memoryview():
+            if not typed:
+                told = "is bytes, which JSON has not: send them alone, as base64, or in a class whose annotation says bytes"
+                raise _UnsayableError(TypeError, told)
+        case Enum():
+            _check(value.value, typed=typed)
+        case msgspec.Raw():
+            try:
+                check_json(bytes(value))
+            except ValueError as fault:
+                told = f"is not JSON: {fault}"
+                raise _UnsayableError(ValueError, told) from None
+        case _:
+            _check_fields(value, _fields(value.__class__))
+
+
+def _check_each(values: Iterable[tuple[Any, Any]], form: str, *, typed: bool) -> None:
+    for place, each in values:
+        kind = type(each)
+        if not (kind in _PLAIN or (kind is float and math.isfinite(each))):
+            try:
+                _check(each, typed=typed)
+            except _UnsayableError as fault:
+                fault.path = form.format(place) + fault.path
+                raise
+
+
+def _check_keys(value: Mapping[Any, Any], *, typed: bool) -> None:
+    for key in value:
+        try:
+            if type(key) not in _PLAIN:
+                _check(key, typed=typed)
+        except _UnsayableError as fault:
+            told = f"has a key that {fault}"
+            raise _UnsayableError(fault.kind, told) from None
+    if len(msgspec.to_builtins(dict.fromkeys(value), str_keys=True)) < len(value):
+        told = "has keys that are the same in JSON, where each is a text: rename one of them"
+        raise _UnsayableError(ValueError, told)
+
+
+def _check_fields(value: object, fields: Mapping[str, bool]) -> None:
+    for name, typed in fields.items():
+        _check_each(((name, getattr(value, name, None)),), ".{}", typed=typed)
+    more = getattr(value, "__pydantic_extra__", None)
+    if more:
+        _check_each(more.items(), ".{}", typed=False)
+
+
+@lru_cache(maxsize=1_000)
+def _fields(kind: type) -> Mapping[str, bool]:
+    """Return the fields of a class, each with whether its annotation says bytes; none of a class without fields."""
+    if not any(hasattr(kind, mark) for mark in _CLASSES):
+        return {}
+    try:
+        hints = typing.get_type_hints(kind)
+    except NameError:
+        # Of a class inside a function, say.
+        hints = {name: hint for each in reversed(kind.__mro__) for name, hint in inspect.get_annotations(each).items()}
+    return {name: _says_bytes(hint) for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+
+
+_CLASSES: Final = (
+    *("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "__pydantic_decorators__"),
+    # Of a NamedTuple.
+    "_field_defaults",
+)
+
+
+def _says_bytes(hint: Any) -> bool:  # noqa: ANN401
+    # A NewType, and a type with a name of its own.
+    hint = getattr(hint, "__supertype__", getattr(hint, "__value__", hint))
+    if isinstance(hint, str):
+        return any(each.__name__ in hint for each in _BYTES)
+    return hint in _BYTES or any(map(_says_bytes, get_args(hint)))
 
 
 def _decode_by_type(content: Content) -> Any:  # noqa: ANN401
@@ -129,6 +274,9 @@ def _is_pydantic(wanted: Any) -> bool:  # noqa: ANN401
 
 def _to_plain(value: Any) -> Any:  # noqa: ANN401
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+        plain = value.model_dump(mode="json")
+        # What its own functions have made.
+        _require_json(plain)
+        return plain
     msg = f"a {type(value).__name__} is no payload: give bytes, text, an Element, or what JSON can say"
     raise TypeError(msg)

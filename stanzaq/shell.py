@@ -16,12 +16,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
-import msgspec
-
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
-from stanzaq.payloads import JSON, XML
+from stanzaq.payloads import JSON, XML, check_json
 from stanzaq.publisher import Publisher
 from stanzaq.transport import Content
 from stanzaq.worker import Worker, held
@@ -246,7 +244,7 @@ def _payload(asked: argparse.Namespace) -> Any:  # noqa: ANN401
 
 def _json(body: bytes, where: str) -> Content:
     try:
-        msgspec.json.decode(body)
+        check_json(body)
     except ValueError as fault:
         msg = f"{where} is not JSON: {fault}"
         raise ValueError(msg) from None

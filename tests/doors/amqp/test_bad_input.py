@@ -7,6 +7,8 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from proton import Described, Message, symbol, timestamp, ulong
@@ -103,8 +105,8 @@ def test_what_is_no_json(alice: BlockingConnection, new_log: NewLog) -> None:
     for log in (new_log(), new_log(queueing=True)):
         receiver, sender = consumer(alice, log), producer(alice, log)
         for body in (b"NaN", b"", b'"\xff"', "[1,]"):
-            delivery = sender.link.send(Message(body=body, inferred=True, content_type="application/json"))
-            alice.wait(lambda sent=delivery: sent.settled)
+            delivery: Any = sender.link.send(Message(body=body, inferred=True, content_type="application/json"))
+            alice.wait(partial(getattr, delivery, "settled"))
             condition = delivery.remote.condition
             assert condition is not None and condition.name == "amqp:decode-error"
             assert condition.description is not None and "is not JSON" in condition.description

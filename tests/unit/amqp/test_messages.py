@@ -285,7 +285,7 @@ def test_what_is_no_json(content_type: str, body: bytes) -> None:
     string = data[: -len(types.section(messages.DATA, types.binary(body)))]
     string += types.section(messages.VALUE, b"\xa1" + bytes([len(body)]) + body)
     for raw in (data, string):
-        with pytest.raises(MalformedRequest, match="the payload is not JSON|invalid text") as refused:
+        with pytest.raises(MalformedRequest, match=r"the payload is not JSON|invalid text") as refused:
             messages.parse(raw)
         assert CONDITION[refused.value.problem] == "amqp:decode-error"
 

@@ -92,6 +92,10 @@ def test_xml(sent: list[Any], tmp_path: Path) -> None:
     "case",
     [
         (["publish", "orders", "--json", "{"], "--json is not JSON: "),
+        (["publish", "orders", "--json", '{"a": NaN}'], "--json is not JSON: "),
+        (["publish", "orders", "--json", "[-Infinity]"], "--json is not JSON: "),
+        (["publish", "orders", "--json", ""], "--json is not JSON: "),
+        (["publish", "orders", "--json", "1 2"], "--json is not JSON: "),
         (["publish", "orders", "--json", "1", "--delay", "soon"], "'soon' is no length of time"),
         (["publish", "orders", "--json", "1", "--at", "tomorrow"], "--at tomorrow: no time: write e.g. 2026-"),
         (["publish", "orders", "--json", "1", "--count", "0"], "publish at least one"),

@@ -2,18 +2,23 @@
 
 import dataclasses
 import inspect
+import math
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, TypedDict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple, NewType, TypedDict
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 import stanzaq
 from stanzaq import Job, Publisher, Retry, StanzaqError, Worker, sync
@@ -268,6 +273,138 @@ def test_unfit(body: bytes, kind: str, wanted: Any, why: str) -> None:  # noqa: 
     """A payload that does not fit says what it is, what it should be, and where it is not."""
     with pytest.raises(Unfit, match=why):
         decode(Content(body, kind), wanted)
+
+
+class Shade(Enum):
+    """A value that no text can be."""
+
+    NONE = float("nan")
+    ONE = 1
+
+
+class Direction(Enum):
+    """Whole numbers with names."""
+
+    UP = 1
+
+
+class Attachment(BaseModel):
+    """A model with bytes."""
+
+    body: bytes
+
+
+class Pair(NamedTuple):
+    """A tuple whose fields have types."""
+
+    name: str
+    body: bytes
+
+
+Body = NewType("Body", bytes)
+
+
+@dataclass
+class File:
+    """A dataclass whose annotations say bytes, in many ways."""
+
+    body: bytes
+    parts: dict[str, list[bytearray | None]] = dataclasses.field(default_factory=dict)
+    named: "Body | None" = None
+    size: float = 0.0
+    more: Any = None
+
+
+class Record(msgspec.Struct):
+    """A Struct with bytes."""
+
+    body: bytes
+    more: Any = None
+
+
+class Report(BaseModel, extra="allow"):
+    """A model of pydantic's, which alone would write nan as null, and any bytes as text."""
+
+    body: bytes = b"a"
+    share: float = 0.0
+    more: Any = None
+    counts: dict[Any, int] = {}
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def half(self) -> float:
+        """A value that only its JSON has."""
+        return self.share / 2 if self.share < 100 else math.nan
+
+
+NAN, LOOP = float("nan"), list[Any]()
+LOOP.append(LOOP)
+
+UNSAYABLE: list[tuple[Any, str]] = [
+    (NAN, "the payload is nan: "),
+    ({"a": [1, NAN]}, "the payload's ['a'][1] is nan: "),
+    (({"a": math.inf},), "the payload's [0]['a'] is inf: "),
+    ({-math.inf}, "the payload's [0] is -inf: "),
+    ({NAN: 1}, "the payload has a key that is nan: "),
+    ({"a": {Shade.NONE: 1}}, "the payload's ['a'] has a key that is nan: "),
+    ([Shade.NONE], "the payload's [0] is nan: "),
+    ({1: "a", "1": "b"}, "the payload has keys that are the same in JSON"),
+    ([{1.5: "a", "1.5": "b"}], "the payload's [0] has keys that are the same in JSON"),
+    ({Shade.ONE: 1, 1: 2}, "the payload has keys that are the same in JSON"),
+    ({"a": b"x"}, "the payload's ['a'] is bytes"),
+    ([[bytearray(b"x")]], "the payload's [0][0] is bytes"),
+    ((memoryview(b"x"),), "the payload's [0] is bytes"),
+    (frozenset({b"x"}), "the payload's [0] is bytes"),
+    ({b"a": 1}, "the payload has a key that is bytes"),
+    (defaultdict(list, {"a": [b"x"]}), "the payload's ['a'][0] is bytes"),
+    (File(b"x", size=NAN), "the payload's .size is nan: "),
+    (File(b"x", more={"a": b"x"}), "the payload's .more['a'] is bytes"),
+    ([Record(b"x", [b"x"])], "the payload's [0].more[0] is bytes"),
+    (Report(share=NAN), "the payload's .share is nan: "),
+    (Report(more=NAN), "the payload's .more is nan: "),
+    ({"a": Report(more=[b"x"])}, "the payload's ['a'].more[0] is bytes"),
+    (Report(counts={1: 1, "1": 2}), "the payload's .counts has keys that are the same in JSON"),
+    (Report.model_validate({"extra": NAN}), "the payload's .extra is nan: "),
+    (Report(share=100), "the payload's ['half'] is nan: "),
+    (Content(b"[NaN]", "application/json; charset=utf-8"), "the payload is not JSON: "),
+    (Content(b'"\xff"', "application/json"), "the payload is not JSON: "),
+    ([msgspec.Raw(b"NaN")], "the payload's [0] is not JSON: "),
+    (LOOP, "the payload contains itself, or is nested too deeply"),
+]
+"""Values that JSON cannot say, and how the sentence begins."""
+
+
+@pytest.mark.parametrize(("payload", "begins"), UNSAYABLE, ids=[begins for _, begins in UNSAYABLE])
+def test_what_json_cannot_say(payload: Any, begins: str) -> None:  # noqa: ANN401
+    """Issue 48.8: what a reader could not get back is refused where it is published, and the sentence says where it is."""
+    with pytest.raises((TypeError, ValueError)) as refused:
+        encode(payload)
+    assert str(refused.value).startswith(begins) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "wanted"),
+    [
+        ({1: "a", 2: "b"}, dict[int, str]),
+        ({1.5: "a", 2.5: "b"}, dict[float, str]),
+        ({Direction.UP: 1}, dict[Direction, int]),
+        ({date(2026, 12, 1): Decimal("1.50")}, dict[date, Decimal]),
+        (Decimal("NaN"), Decimal),
+        ({(1, 2), (3, 4)}, set[tuple[int, int]]),
+        (File(b"\xff", {"a": [bytearray(b"\xfe"), None]}, Body(b"\0")), File),
+        (Record(b"\xff", {"a": None}), Record),
+        (Pair("a", b"\xff"), Pair),
+        (Attachment(body="é".encode()), Attachment),
+        ([{"a": Record(b"\xff")}], list[dict[str, Record]]),
+        (2**200, int),
+        (bytearray(b"\xff"), bytes),
+    ],
+    ids=repr,
+)
+def test_what_the_same_type_reads_back(payload: Any, wanted: Any) -> None:  # noqa: ANN401
+    """Whole numbers as keys, typed bytes, and what else is a text in JSON stay as they are for who asks for the same type."""
+    found = decode(encode(payload), wanted)
+    assert found == payload or (found != found and payload != payload)  # noqa: PLR0124  (not a number)
 
 
 def test_trace_headers() -> None:
