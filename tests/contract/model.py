@@ -649,8 +649,8 @@ class Model:
             item.lock.deadline += sum(TRIES_MS)
         version = item.version
         self._outcome.deliveries.append(
-            (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1 - item.untried, deadline, version.by,
-             version.body, self.token, chosen.qos + chosen.batch, version.key, *self._about(item))
+            (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1 - item.untried, deadline,
+             version.by, version.body, self.token, chosen.qos + chosen.batch, version.key, *self._about(item))
         )  # fmt: skip
 
     @staticmethod
@@ -665,8 +665,8 @@ class Model:
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
         version = item.version
         by, body, key = ("", lock.message, "") if lock.stage == "deliver" else (version.by, version.body, version.key)
-        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt - item.untried, deadline, by, body, self.token,
-                lock.stage, key, *self._about(item))  # fmt: skip
+        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt - item.untried, deadline, by, body,
+                self.token, lock.stage, key, *self._about(item))  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send due deliveries again, and give up those that were sent often enough (S5, S6, S12)."""

@@ -506,7 +506,7 @@ async def test_nobody_fetches(make_core: MakeCore, make_nameless: MakeNameless, 
     async with asyncio.timeout(PATIENCE_SECONDS):
         while partitions != "1" and not found.items:
             found = await fetched(nameless, node, jid)
-    assert {(item.attempt, item.tries) for item in found.items} == {(1, 1)}
+    assert {(item.attempt, item.untried) for item in found.items} == {(1, 0)}
     assert sum((await all_worked(nameless, node, jid, 5, 5)).values()) == 5
 
 

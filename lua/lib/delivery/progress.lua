@@ -14,10 +14,11 @@ function progress.tell(position, text)
   write_buffer.add('HSET', key.progress, position, call.partition_stamp .. ' ' .. text)
 end
 
--- Notes that work has begun, unless more is known. What a row of this call tells is written later, and stays.
+-- Notes that work has begun, unless more is known.
 function progress.begin(position)
+  if (progress.of(position) or '') ~= '' then return end
   progress.turn_on()
-  redis.call('HSETNX', key.progress, position, call.partition_stamp .. ' - ')
+  write_buffer.add('HSET', key.progress, position, call.partition_stamp .. ' - ')
 end
 
 -- Returns the line of a locked item, empty when there is none.
