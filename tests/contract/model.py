@@ -689,15 +689,17 @@ class Model:
     def _bounce(self, items: list[Item], reason: str, *, gone: bool) -> None:
         lock = items[0].lock
         assert lock
+        tokens = [each.lock.token for each in items if each.lock]
         for item in items:
-            self._lose(item, "bounced", reason=reason)
+            self._release(item, "bounced", reason=reason, untried=gone and not (item.lock and item.lock.progress))
         subscriber = self.subscribers.get(lock.jid)
         if subscriber:
             subscriber.bounces += 1
             if gone or subscriber.bounces >= MAX_BOUNCES:
                 del self.subscribers[lock.jid]
+                arrived = min(tokens) if gone else math.inf
                 for other in self.held(lock.jid):
-                    self._lose(other, "bounced", reason="gone")
+                    self._lose(other, "bounced", reason="gone", arrived=arrived)
 
     def _publish(self, name: str, by: str, body: str, key: str, reply: str) -> str:
         known = self.items.get(name) if name else None
@@ -837,13 +839,17 @@ class Model:
                 delay_ms = self.options.retry.after(written(item.position), lock.attempt - item.untried)
             item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
 
-    def _lose(self, item: Item, kind: str, *, reason: str = "") -> None:
-        """End a lock without its holder's word: the attempt counts if work had begun, or for the oldest if nothing was told."""
+    def _lose(self, item: Item, kind: str, *, reason: str = "", arrived: float = math.inf) -> None:
+        """End a lock without its holder's word: the attempt counts if work had begun, or for the oldest if nothing was told.
+
+        What was handed out with a token from `arrived` on has never arrived.
+        """
         lock = item.lock
         assert lock
         counts = bool(lock.progress)
-        if not lock.judged:
+        if not lock.judged and lock.token < arrived:
             held = [each for other in self.held(lock.jid) if (each := other.lock) and not each.judged]
+            held = [each for each in held if each.token < arrived]
             told, oldest = any(each.progress for each in held), min(held, key=lambda each: each.token)
             counts = counts or (not told and lock is oldest)
             for each in held:

@@ -19,9 +19,12 @@ function delivery_failures.count(subid, gone)
   end
 end
 
--- Ends the locks of one delivery, which counts as one however many items it has.
+-- Ends the locks of one delivery, which counts as one however many items it has. Where nobody is, nobody has begun; else an item may be
+-- the cause, so each has lost an attempt.
 function delivery_failures.end_locks(flights, reason, gone)
-  for _, flight in ipairs(flights) do lock_end.lose(flight, 'bounced', {reason = reason}) end
+  for _, flight in ipairs(flights) do
+    lock_end.release(flight, 'bounced', {reason = reason, untried = gone and not worker_deaths.bounced(flight)})
+  end
   write_buffer.flush()
   delivery_failures.count(flights[1].subid, gone)
 end

@@ -1,9 +1,10 @@
--- Which attempts count when locks end without their holder's word: they expire, deliveries bounce, or a subscription or an ownership ends.
+-- Which attempts count when locks end without their holder's word: they expire, or a subscription or an ownership ends.
 -- Those count of which the holder has told that it had begun (`progress`). If it told so of nothing that it holds here, the oldest item
 -- that it has received counts. All others were not tried. The locks of one dead holder may end in several calls, so the first end marks the
 -- others, under `!POSITION` in `progress`: of a marked one only what the holder told counts. A renewal removes the mark: the holder lives.
--- CALL: ended = {}
--- `ended` has the positions whose locks end in this call.
+-- CALL: ended = {}, bounced = {}
+-- `ended` has the positions whose locks end in this call; `bounced` the token, by subid, from which on nothing has arrived: stanzas keep
+-- their order.
 local worker_deaths = {MOST = 1000}
 
 -- Returns the field of the mark of an item.
@@ -25,13 +26,14 @@ function worker_deaths.counts(flight)
   if inflight.is_unfetched(flight) then return false end
   call.worker_deaths_ended[flight.position] = true
   local told, judged = read({flight.position})
-  if judged[1] then return told[1] end
+  local arrived = call.worker_deaths_bounced[flight.subid] or math.huge
+  if judged[1] or tonumber(flight.token) >= arrived then return told[1] end
   local places, held, begun = held_locks.of(flight.subid, worker_deaths.MOST), {}, false
   call.budget_spent = call.budget_spent + #places / 4
   local lines, marked = read(places)
   for i, other in ipairs(inflight.get_many(places)) do
     local is_held = other and (other.position == flight.position or not call.worker_deaths_ended[other.position])
-    if is_held and not marked[i] and not inflight.is_unfetched(other) then
+    if is_held and not marked[i] and not inflight.is_unfetched(other) and tonumber(other.token) < arrived then
       held[#held + 1], begun = other.position, begun or lines[i]
     end
   end
@@ -46,6 +48,14 @@ function worker_deaths.counts(flight)
     redis.call('HSET', key.progress, unpack(marks))
   end
   return told[1] or not begun and held[1] == flight.position
+end
+
+-- A delivery has bounced, for nobody is there: returns whether work had begun on its item all the same, before it was sent again.
+function worker_deaths.bounced(flight)
+  local before = call.worker_deaths_bounced[flight.subid] or math.huge
+  call.worker_deaths_ended[flight.position] = true
+  call.worker_deaths_bounced[flight.subid] = math.min(before, tonumber(flight.token))
+  return (progress.of(flight.position) or '') ~= ''
 end
 
 -- A holder that renews lives.

@@ -173,9 +173,33 @@ def test_progress(alice: httpx.Client, queue: str) -> None:
     assert alice.delete(message["href"]).status_code == 200
 
 
+def test_work_that_has_begun_or_not(alice: httpx.Client, queue: str) -> None:
+    """Of what a subscription held at its end, the attempts count that had begun; a release says that there was none."""
+    sent(alice, queue, "a", "b", "c")
+    path = subscribed(alice, queue, prefetch=3)
+    messages = {message["text"]: message for message in held(alice, path)}
+    assert {message["attempt"] for message in messages.values()} == {1} and "reply" not in messages["a"]
+    for wrong in ({"begun": 1}, {"begun": "perhaps"}, {"begun": None}):
+        assert problem(alice.post(messages["b"]["renew"], json=wrong)) == (400, "bad-request")
+    for wrong in ({"untried": 1}, {"untried": "x"}):
+        assert problem(alice.post(messages["b"]["release"], json=wrong)) == (400, "bad-request")
+    assert problem(alice.post(messages["b"]["dead_letter"], json={"untried": True})) == (400, "bad-request")
+    assert alice.post(messages["b"]["renew"], json={"begun": True}).status_code == 200
+    assert alice.delete(path).status_code == 200
+    again = subscribed(alice, queue, prefetch=3)
+    messages = {message["text"]: message for message in held(alice, again)}
+    assert {name: message["attempt"] for name, message in messages.items()} == {"a": 1, "b": 2, "c": 1}
+    assert alice.post(messages["b"]["release"], data={"untried": "true"}).status_code == 200
+    (back,) = [message for message in held(alice, again) if message["text"] == "b"]
+    assert back["attempt"] == 2
+    for message in held(alice, again):
+        assert alice.delete(message["href"]).status_code == 200
+
+
 def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """The end of a message, with its worker's result, is at its address for its publisher; a long poll waits for it."""
     asked = {"Message-Reply": "true"}
+    wrong: str | bytes
     assert problem(alice.post(queue, content=b"x", headers={"Message-Reply": "perhaps"})) == (400, "bad-request")
     assert alice.post(f"{queue}?guid=a", content=b"x", headers=asked).status_code == 200
     batch = [{"text": "b", "guid": "b", "reply": True}, {"text": "c", "guid": "c"}, {"text": "d", "reply": 1}]
@@ -183,6 +207,7 @@ def test_results(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert [each["status"] for each in sent_all] == [201, 201, 400]
     path, messages = subscribed(alice, queue, prefetch=5), queue.replace("queues", "messages")
     first, second, third = held(alice, path)
+    assert [each.get("reply") for each in (first, second, third)] == [True, True, None]
     with ThreadPoolExecutor(1) as aside:
         waiting = aside.submit(alice.get, f"{messages}/a", params={"wait": 30}, headers=JSON)
         assert problem(alice.post(first["complete"], content=b"x" * 65_537)) == (413, "payload-too-big")

@@ -63,11 +63,12 @@ def test_header() -> None:
     """§3.2.1: the publisher's header stays; the service sets the delivery count and the holder."""
     sent = types.section(message.HEADER, types.write_list([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
     envelope = message.parse(sent + types.section(message.VALUE, types.string("x"))).envelope
-    for raw, attempt, tries, expected in (
-        (envelope, 3, 2, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
-        (codec.pack(Envelope(b"x")), 1, 1, [b"\x40"] * 3 + [b"\x41", b"\x70\x00\x00\x00\x00"]),
+    for raw, attempt, untried, expected in (
+        (envelope, 2, 1, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
+        (codec.pack(Envelope(b"x")), 1, 1, [b"\x40"] * 3 + [b"\x42", b"\x70\x00\x00\x00\x00"]),
+        (codec.pack(Envelope(b"x")), 1, 0, [b"\x40"] * 3 + [b"\x41", b"\x70\x00\x00\x00\x00"]),
     ):
-        item = HeldItem(LOCK.partition, "i", 7, attempt, 5, Jid("p@x"), raw, "k", 1, tries)
+        item = HeldItem(LOCK.partition, "i", 7, attempt, 5, Jid("p@x"), raw, "k", 1, untried)
         written = deliveries.message(item)
         first, second, third, *_rest = message.sections(written)
         assert (first.code, second.code, third.code) == (message.HEADER, message.DELIVERY, message.MESSAGE)

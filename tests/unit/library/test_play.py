@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from broker.model.commands import Declare, Unsubscribe
+from broker.model.commands import Declare, Stats, Unsubscribe
+from broker.model.results import Counted
 from stanzaq import Job, Retry, Worker
 from stanzaq.publisher import make_item
 from stanzaq.testing import broker as testing
@@ -146,8 +147,12 @@ class _Service:
 
     @staticmethod
     async def _left(core: testing._Core) -> int:
-        counted = [await core.ask(testing.Stats(node, OWNER)) for node in NODES]
-        return sum(each.waiting + each.delayed + each.in_flight + each.dying for each in counted)  # type: ignore[union-attr]
+        left = 0
+        for node in NODES:
+            counted = await core.ask(Stats(node, OWNER))
+            assert isinstance(counted, Counted)
+            left += counted.waiting + counted.delayed + counted.in_flight + counted.dying
+        return left
 
     async def dead(self) -> dict[str, int]:
         """Return the dead letters, each with the number of its attempts."""

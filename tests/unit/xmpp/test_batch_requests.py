@@ -1,6 +1,7 @@
 """Batches: the frame is judged as a whole, each row as a request of its own (urn:stanzaq:0#batch)."""
 
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -201,6 +202,23 @@ def test_cancelled_items(read: Read) -> None:
     assert told is not None and told.tag == f"{{{ns.STANZAQ}}}cancel"
     assert [(row.tag, row.get("id")) for row in told] == [(f"{{{ns.STANZAQ}}}item", "b"), (f"{{{ns.STANZAQ}}}item", "")]
     assert _said(read(_cancel("<item id='a'/>")), Cancelled(replayed=True)) is None
+
+
+def test_work_that_has_begun_or_not(read: Read, fault: Fault) -> None:
+    """A renewal may tell that work has begun, a release that it has not; each alone or in a batch, with clear refusals."""
+    rows = "<renew id='a' token='1' begun='1'/><release id='b' token='2' untried='true'/><renew id='c' token='3' begun='0'/>"
+    assert _commands(read(_settle(rows))) == [
+        Renew("jobs", _WORKER, "a", 1, begun=True),
+        Unlock("jobs", _WORKER, "b", 2, request="r1", untried=True),
+        Renew("jobs", _WORKER, "c", 3),
+    ]
+    alone = f"<renew xmlns='{ns.STANZAQ}' node='jobs' {{}}><item id='a' token='1'/></renew>"
+    question: Any = read(alone.format("begun='1'"))
+    assert question.command == Renew("jobs", _WORKER, "a", 1, begun=True)
+    assert fault(alone.format("begun='perhaps'")).problem is Problem.BAD_REQUEST
+    for wrong in ("renew id='a' begun=''", "release id='a' untried='2'", "release id='a' untried='1' dead-letter='1'"):
+        (command,) = _commands(read(_settle(f"<{wrong} token='1'/>")))
+        assert isinstance(command, Refused) and command.problem is Problem.BAD_REQUEST
 
 
 def test_renewals_tell_progress(read: Read, fault: Fault) -> None:
