@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE_SECONDS
 Paper = dict[str, Any]
 
 _ENDS = ("returns", "raises", "later", "generator", "unsendable", "waits", "returns")
-_LIMIT = "6"
+_LIMIT, _THREAD = "6", 4
 
 
 def _note(job: Job[Paper], what: str) -> None:
@@ -80,7 +80,7 @@ def _worker() -> Worker:
     worker.task("loop", retry=retry)(_work)
     worker.task("partial", retry=retry)(functools.partial(_work, _more="!"))
     worker.task("hidden", retry=retry)(_hidden)
-    worker.task("thread", retry=retry)(_plain)
+    worker.task("thread", retry=Retry(attempts=_THREAD, delay=0))(_plain)
     worker.task("process", retry=retry, run_in="process")(_plain)
     return worker
 
@@ -186,6 +186,7 @@ async def test_play(seed: int, tmp_path: Path) -> None:
         if what == "end":
             ended.add(item)
             continue
+        assert not (item.startswith("thread") and int(attempt) > _THREAD)
         begins[item] += 1
         early[item] = max(early[item], int(attempt) - begins[item])
     for item, attempts in dead.items():
