@@ -133,7 +133,7 @@ class Runs:
                 run.stop(leaving)
         tasks = [run.task for run in self._runs.values()]
         if tasks:
-            log.info("waiting up to %g s for %d running jobs", grace, len(tasks))
+            log.info("waiting up to %g s for %d running jobs", round(grace, 1), len(tasks))
             await asyncio.wait(tasks, timeout=grace)
         for run in list(self._runs.values()):
             run.stop(leaving)

@@ -41,18 +41,25 @@ def first(request: Request) -> int:
 
 
 def parse_json(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
-    """Parse JSON; refuses half a surrogate pair, which is no character and in no encoding."""
+    """Parse JSON; refuses names that come twice, and half a surrogate pair, which is no character and in no encoding."""
     try:
-        found = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+        found = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique)
         if b"\\u" in body:
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not JSON in UTF-8") from None
+        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not JSON in UTF-8, or has a name twice") from None
     return found
 
 
 def _refuse(_: str) -> None:
     raise ValueError
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object; of a name that comes twice one value would be lost."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError
+    return found
 
 
 def _finite(text: str) -> float:

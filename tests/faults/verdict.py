@@ -112,7 +112,7 @@ def _ambiguous(facts: Iterable[Fact]) -> Iterator[Violation]:
 
 
 def _overlapping(held: Iterable[Hold]) -> Iterator[Violation]:
-    """One holder (guarantee 2), and later locks have higher tokens and attempts."""
+    """One holder (guarantee 2), and later locks have higher tokens, and no lower attempts: some deliveries are none."""
     by_item: defaultdict[str, list[Hold]] = defaultdict(list)
     for hold in held:
         by_item[hold.item].append(hold)
@@ -120,7 +120,7 @@ def _overlapping(held: Iterable[Hold]) -> Iterator[Violation]:
         for first, second in pairwise(locks):
             if second.since_ms < first.until_ms:
                 yield Violation(item, f"two held it at one time: {first} and {second}")
-            if second.attempt <= first.attempt or second.since_ms < first.since_ms:
+            if second.attempt < first.attempt or second.since_ms < first.since_ms:
                 yield Violation(item, f"a higher token is no later lock: {first} and {second}")
 
 

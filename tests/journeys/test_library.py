@@ -737,9 +737,8 @@ async def test_stopping(user: Account, join: Join, caplog: pytest.LogCaptureFixt
     assert sorted(item.get("id", "") for item in await owner.browse(node)) == ["hangs", "stays", "waits"]
     assert (await other.subscribe(node, 5)).error == ""
     again = {delivery.item: delivery.attempt for delivery in [await other.next(Delivery) for _ in range(3)]}
-    # The item that ends may make room for the last one before the service has ended the subscription.
-    assert again.pop("stays") in {1, 2}
-    assert again == {"hangs": 2, "waits": 2}
+    # What only waited has lost no attempt.
+    assert again == {"hangs": 2, "waits": 1, "stays": 1}
 
 
 async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -921,7 +920,8 @@ async def test_killed(user: Account, join: Join, tmp_path: Path) -> None:
         killed.kill()
         await killed.communicate()
         async with serving(worker):
-            assert await seen.until(2) == [2, 2]
+            # It told nothing within its first second, so the oldest of the two counts.
+            assert sorted(await seen.until(2)) == [1, 2]
             await eventually_empty(owner, node)
 
 

@@ -265,7 +265,10 @@ async def _expire(scene: Scene) -> Play:
     node = await scene.node(max_deliveries="1", dead_letter_node="dead", lock_seconds="1")
     await scene.node("dead", max_items="10000")
     await node.subscribe_workers(1, AT_ONCE)
-    await node.publish_items(scene.share_of(AT_ONCE), _LARGEST)
+    made = await node.publish_items(scene.share_of(AT_ONCE), _LARGEST)
+    # Work on all of them has begun, so each becomes a dead letter.
+    begun = (Renew(node.name, Jid(row[0].decode()), row[2].decode(), row[3], begun=True) for row in made)
+    await asyncio.gather(*map(scene.ask, begun))
 
     inflight = keys.of_partition("inflight", node.partition)
 

@@ -307,6 +307,7 @@ def test_batch_of_parts(alice: httpx.Client, queue: str) -> None:
         (b"{}", "application/json", (400, "bad-request")),
         (b"[" * 100_000, "application/json", (400, "bad-request")),
         (b"[NaN]", "application/json", (400, "bad-request")),
+        (b'[{"json": {"a": 1, "a": 2}}]', "application/json", (400, "bad-request")),
         (b'[{"json": {"x": 1e400}}]', "application/json", (400, "bad-request")),
         (rb'[{"text": "x"}, {"text": "x", "after": "\ud800"}]', "application/json", (400, "bad-request")),
         (b"\xff", "application/json", (400, "bad-request")),

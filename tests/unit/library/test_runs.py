@@ -333,7 +333,7 @@ async def test_a_lock_whose_time_cannot_be_read(caplog: pytest.LogCaptureFixture
         ({"path": "ü"}, Content('{"path":"ü"}'.encode(), JSON), ""),
         (object(), None, "a object is no payload"),
         ("a file's name: \udcff", None, "surrogates not allowed"),
-        (ENDLESS, None, "recursion"),
+        (ENDLESS, None, "contains itself"),
         (b"x" * 65_536, Content(b"x" * 65_536, BYTES), ""),
         (b"x" * 65_537, None, "at most 65536"),
         (Element("a"), None, "cannot acknowledge"),
