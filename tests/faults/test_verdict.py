@@ -103,7 +103,7 @@ BAD = {
         [TWO],
     ),
     "cut off before it was given": ([cut(A, 900, 999), received(A, 1000, 1), received(B, 1001, 2, attempt=2)], [TWO]),
-    "an attempt that is not counted": ([received(A, 1000, 1), received(B, 1000 + LOCK_MS, 2)], [NO_LATER]),
+    "an attempt that is forgotten": ([received(A, 1000, 1, attempt=2), received(B, 1000 + LOCK_MS, 2)], [NO_LATER]),
     "a token that falls": ([received(A, 1000, 2), received(B, 1000 + LOCK_MS, 1, attempt=2)], [TWO, NO_LATER]),
     "one token for two holders": ([received(A, 1000, 1), received(B, 1000, 1)], [OTHER_LOCK]),
     "one token for two deadlines": ([received(A, 1000, 1), received(A, 2000, 1)], [OTHER_LOCK]),
