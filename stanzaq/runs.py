@@ -137,9 +137,14 @@ class Runs:
             await asyncio.wait(tasks, timeout=grace)
         for run in list(self._runs.values()):
             run.stop(leaving)
-        if tasks:
-            # Do not wait for a handler that ignores its cancellation, nor for a service that cannot be reached.
-            await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
+        # Items that arrive until the worker has left are returned as well. Do not wait for a handler that ignores its
+        # cancellation, nor for a service that cannot be reached.
+        ends = asyncio.get_running_loop().time() + SETTLE_SECONDS
+        while (left := ends - asyncio.get_running_loop().time()) > 0:
+            tasks = [task for task in (leaving, *(run.task for run in self._runs.values())) if not task.done()]
+            if not tasks:
+                break
+            await asyncio.wait(tasks, timeout=left)
 
     def close(self) -> None:
         """Cancel whatever still runs, and report nothing: there is no connection any more."""

@@ -374,6 +374,21 @@ async def test_stopped_while_it_waits_for_a_place() -> None:
     played.close()
 
 
+async def test_what_arrives_while_the_worker_leaves() -> None:
+    """An item that is on its way when an idle worker stops is returned before it disconnects, and has lost no attempt."""
+
+    class Leaving(Service):
+        async def pause(self) -> None:
+            await asyncio.sleep(0)
+            played.deliver(delivery("late"))
+
+    service = Leaving()
+    played = runs(service, _plain)
+    await played.finish(0)
+    assert service.told == [("late", Release("the worker stops", untried=True))]
+    played.close()
+
+
 async def test_nothing_begins_after_a_stop() -> None:
     """From the moment of the stop on no job begins, even if the loop hears of it later."""
     service, ran, going = Service(), [], asyncio.Event()
