@@ -22,6 +22,7 @@ from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings
 from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
+from broker.model.options import AccessModel, NodeConfig
 from broker.redis_url import check_url, read_url
 
 PREFIX: Final = "STANZAQ_"
@@ -62,9 +63,10 @@ class LogFormat(Enum):
 
 
 class NodeCreation(Enum):
-    """Who may create nodes."""
+    """Who may create nodes, besides administrators."""
 
     ANYONE = "anyone"
+    LOCAL = "local"
     ADMINS = "admins"
 
 
@@ -90,6 +92,13 @@ def _list_of(read: Callable[[str], Jid]) -> BeforeValidator:
         return tuple(read(str(word)) for word in words) if isinstance(words, list) else words
 
     return BeforeValidator(split_list)
+
+
+def _read_domain(value: str) -> Jid:
+    if "@" in value or not is_jid(value):
+        msg = f"{value[:80]!r} is not a domain name"
+        raise ValueError(msg)
+    return read_account_or_domain(value)
 
 
 def _jid(value: object) -> object:
@@ -173,8 +182,20 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         default=False,
         description="true or false: export spans of each item by OTLP, configured by OTEL_… (needs the extra otel)",
     )
+    trusted_domains: Annotated[tuple[Jid, ...], NoDecode, _list_of(_read_domain)] = Field(
+        default=(),
+        description="domains whose accounts are trusted as those of the domain above the component's, separated by commas,"
+        " e.g. example.com",
+    )
     node_creation: NodeCreation = Field(
-        default=NodeCreation.ANYONE, description="who may create nodes: anyone or admins"
+        default=NodeCreation.LOCAL,
+        description="who may create nodes, besides administrators: anyone; local, which are accounts of the domain above"
+        " the component's and of TRUSTED_DOMAINS, and those that log in over HTTP or AMQP; or admins, for nobody else",
+    )
+    default_access_model: AccessModel = Field(
+        default=AccessModel.WHITELIST,
+        description="who may subscribe to a new node, unless its creator says it: whitelist, only those that an owner"
+        " admits; authorize, those that an owner approves; or open, everybody",
     )
     node_quota: int = Field(default=100, ge=0, le=1_000_000, description="most nodes that one owner may have, e.g. 100")
     default_queueing: bool = Field(default=True, description="true or false: whether a node is a queue by default")
@@ -218,7 +239,7 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     qos_trusted: Annotated[tuple[Jid, ...], NoDecode, _list_of(read_account_or_domain)] = Field(
         default=(),
         description="domains and bare JIDs that may send assured messages, separated by commas, e.g."
-        " example.org,bot@example.com; not set: the domain above the component's",
+        " example.org,bot@example.com; not set: the domain above the component's and TRUSTED_DOMAINS",
     )
     qos_window_seconds: float = Field(
         default=7200.0,
@@ -259,6 +280,16 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     def xmpp_context(self) -> ssl.SSLContext | None:
         """Return what TLS to the XMPP server needs, None without TLS; raises OSError for authorities that cannot be read."""
         return ssl.create_default_context(cafile=self.xmpp_ca) if self.xmpp_tls else None
+
+    @property
+    def local_domains(self) -> frozenset[Jid]:
+        """The domains whose accounts are local: the one above the component's, and the trusted ones."""
+        return frozenset({Jid(self.xmpp_domain.partition(".")[2]), *self.trusted_domains} - {""})
+
+    @property
+    def node_defaults(self) -> NodeConfig:
+        """The configuration of a node whose creator says nothing."""
+        return NodeConfig(queueing=self.default_queueing, access_model=self.default_access_model)
 
     @property
     def retry(self) -> str:

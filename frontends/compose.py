@@ -17,7 +17,7 @@ from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
-from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
+from broker.settings import CommandSettings, LogFormat, Settings
 from frontends import logs, version
 from frontends.health import Health, HealthServer
 from frontends.stopping import on_signal, run_until, wait_for_any
@@ -127,7 +127,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
         strict_iq_type=settings.strict_iq_type,
         event_log=settings.event_log,
         admins=frozenset(settings.admins),
-        default_queueing=settings.default_queueing,
+        node_defaults=settings.node_defaults,
     )
     core = RedisCore(settings, traces.outlet(component) if traces else component)
     asked = traces.core(core) if traces else core
@@ -367,8 +367,7 @@ def command(settings: CommandSettings, administrator: Jid, work: Callable[[Redis
             msg = "embedded:// without a directory is private to its frontend: name a directory, or another Redis"
             raise Unreachable(msg)
         settings = settings.model_copy(update={"redis_url": RedisServer(Path(directory)).url})
-    # Whoever has the settings may do everything, whoever else may create nodes.
-    rights = {"admins": (*settings.admins, administrator), "node_creation": NodeCreation.ANYONE}
+    rights = {"admins": (*settings.admins, administrator)}
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_command(settings.model_copy(update=rights), work))
 

@@ -18,7 +18,7 @@ from broker.model.commands import Declare, Publish, Retract, Subscribe, Unsubscr
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
-from broker.settings import Settings
+from broker.settings import NodeCreation, Settings
 from frontends.garbage import collect_rarely
 
 OWNER = Jid("bench@localhost/1")
@@ -54,7 +54,10 @@ class Worker:
 async def main() -> None:
     """Publish jobs, or work until SIGTERM."""
     settings = Settings(
-        redis_url=os.environ["PEERS_REDIS"], xmpp_domain="queue.localhost", xmpp_secret=SecretStr("none")
+        redis_url=os.environ["PEERS_REDIS"],
+        xmpp_domain="queue.localhost",
+        xmpp_secret=SecretStr("none"),
+        node_creation=NodeCreation.ANYONE,
     )
     outlet, works = Worker(), sys.argv[1] == "work"
     core = outlet.core = RedisCore(settings, outlet if works else None)

@@ -100,7 +100,8 @@ class RedisCore:
         tree, self._quotas, self._tasks = Tree(self._server, self._store), Quotas(self._server, self._store), Tasks()
         meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
         self._routing = RoutingContext(self._tasks, tree, self.router, meter)
-        self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self)
+        own_door = door or ("xmpp" if outlet else "")
+        self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self, own_door)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories, self.nodes = self._handlers.histories, self._handlers.nodes

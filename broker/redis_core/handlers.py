@@ -29,7 +29,7 @@ from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.records import Records
-from broker.redis_core.records.validation import Rules
+from broker.redis_core.records.validation import Rules, creators
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.schedules.firing import FiringSchedules
 from broker.redis_core.schedules.service import Schedules
@@ -38,7 +38,7 @@ from broker.redis_core.subscriptions.approvals import Approvals
 from broker.redis_core.subscriptions.long_poll import LongPoll
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 from broker.redis_core.subscriptions.service import SubscriptionService
-from broker.settings import NodeCreation, Settings
+from broker.settings import Settings
 
 
 class Handlers:
@@ -61,12 +61,10 @@ class Handlers:
     firing: FiringSchedules
     schedules: Schedules
 
-    def __init__(self, server: Server, records: Records, settings: Settings, core: HandlerPort) -> None:
-        """Make all handlers."""
+    def __init__(self, server: Server, records: Records, settings: Settings, core: HandlerPort, door: str) -> None:
+        """Make all handlers of a frontend at a door."""
         store = records.store
-        rules = Rules(
-            store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing, settings.node_quota
-        )
+        rules = Rules(store.admins, creators(settings, door), settings.node_defaults, settings.node_quota)
         members, pending = GroupMembers(server), PendingList(server, store)
         ask = core.ask_partition
         self._core = core

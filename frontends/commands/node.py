@@ -6,16 +6,43 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.model.commands import Configure, Declare, Delete, Describe, ListQuotas, MoveItems, Overview, Purge, Stats
+from broker.model.commands import (
+    Affiliate,
+    Approve,
+    Configure,
+    Declare,
+    Delete,
+    Describe,
+    ListQuotas,
+    ListRequests,
+    MoveItems,
+    Overview,
+    Purge,
+    Stats,
+)
 from broker.model.core import Core
 from broker.model.names import Jid, bare_jid
+from broker.model.nodes import Affiliation
 from broker.model.options import NodeState
-from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged, QuotaList
+from broker.model.problems import Problem
+from broker.model.results import (
+    Counted,
+    Declared,
+    Described,
+    Done,
+    Overviewed,
+    Purged,
+    QuotaList,
+    Refused,
+    SubscriptionList,
+    Unaffiliated,
+)
 from broker.settings import load_command
 from frontends.commands import fields, views
 from frontends.commands.moving import move
 from frontends.commands.runner import (
     ADMINISTRATOR,
+    Unwilling,
     ask,
     confirm,
     jid,
@@ -35,6 +62,12 @@ Name = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nod
 Options = Annotated[
     list[str] | None, typer.Argument(help="Options as key=value, e.g. lock_seconds=30 or pubsub#max_items=1000.")
 ]
+Members = Annotated[
+    list[str] | None, typer.Option(help="Bare JID that may subscribe, and so work on items; repeatable.")
+]
+Publishers = Annotated[list[str] | None, typer.Option(help="Bare JID that may publish and subscribe; repeatable.")]
+Accounts = Annotated[list[str], typer.Argument(help="Bare JIDs.")]
+Asking = Annotated[list[str] | None, typer.Argument(help="Bare JIDs that ask.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 _LOOK_SECONDS = 0.5
@@ -104,21 +137,30 @@ def node_show(name: Name, config: Config = None, *, as_json: Json = False) -> No
 
 
 @app.command("create")
-def node_create(
+def node_create(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     name: Name,
     options: Options = None,
     owner: Annotated[str, typer.Option(help="Bare JID of its owner. Default: the first of ADMINS.")] = "",
+    member: Members = None,
+    publisher: Publishers = None,
     config: Config = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """Create a node.
+    """Create a node, for these workers (members) and publishers.
 
-    Example: stanzaq node create jobs lock_seconds=30 max_deliveries=5 --owner romeo@example.org
+    Example: stanzaq node create jobs lock_seconds=30 --owner romeo@example.org --member juliet@example.org
     """
-    command = Declare(name, _owner(owner, config), _fields(options))
-    made = run(config, lambda core: ask(core, command, Declared))
-    _show_done({"node": made.node}, f"created {made.node}", as_json=as_json)
+    command, changes = Declare(name, _owner(owner, config), _fields(options)), _admitted(member, publisher)
+
+    async def make(core: Core) -> str:
+        made = await ask(core, command, Declared)
+        if changes:
+            await _affiliate(core, made.node, changes)
+        return made.node
+
+    node = run(config, make)
+    _show_done({"node": node}, f"created {node}", as_json=as_json)
 
 
 def _owner(owner: str, config: Path | None) -> Jid:
@@ -126,6 +168,84 @@ def _owner(owner: str, config: Path | None) -> Jid:
     if not (owner or admins):
         misuse("who owns the node? Use --owner JID, or set STANZAQ_ADMINS")
     return bare_jid(jid(owner, "--owner")) if owner else admins[0]
+
+
+def _admitted(members: list[str] | None, publishers: list[str] | None) -> dict[Jid, str]:
+    """Return the affiliations that options of the command line name."""
+    changes = {bare_jid(jid(text, "--member")): Affiliation.MEMBER.value for text in members or ()}
+    # A publisher may subscribe too, so it needs nothing else.
+    return changes | {bare_jid(jid(text, "--publisher")): Affiliation.PUBLISHER.value for text in publishers or ()}
+
+
+async def _affiliate(core: Core, node: str, changes: dict[Jid, str]) -> None:
+    """Change affiliations; raises Unwilling."""
+    outcome = await core.ask(Affiliate(node, ADMINISTRATOR, changes))
+    if isinstance(outcome, Unaffiliated):
+        outcome = Refused(Problem.NOT_ACCEPTABLE, outcome.detail)
+    if isinstance(outcome, Refused):
+        raise Unwilling(outcome)
+
+
+@app.command("grant")
+def node_grant(
+    name: Name, member: Members = None, publisher: Publishers = None, config: Config = None, *, as_json: Json = False
+) -> None:
+    """Admit workers (members) and publishers to a node.
+
+    Example: stanzaq node grant jobs --member juliet@example.org --publisher romeo@example.org
+    """
+    changes = _admitted(member, publisher)
+    if not changes:
+        misuse("whom? Use --member JID for who works on items, --publisher JID for who publishes them, or both")
+    run(config, lambda core: _affiliate(core, name, changes))
+    _show_done({"node": name, "affiliations": changes}, f"admitted {', '.join(changes)} to {name}", as_json=as_json)
+
+
+@app.command("revoke")
+def node_revoke(name: Name, who: Accounts, config: Config = None, *, as_json: Json = False) -> None:
+    """Take affiliations away. Whom the node no longer admits loses subscriptions and locks at once.
+
+    Example: stanzaq node revoke jobs juliet@example.org
+    """
+    changes = {bare_jid(jid(text, "JID")): Affiliation.NONE.value for text in who}
+    run(config, lambda core: _affiliate(core, name, changes))
+    _show_done({"node": name, "affiliations": changes}, f"removed {', '.join(changes)} from {name}", as_json=as_json)
+
+
+@app.command("approve")
+def node_approve(
+    name: Name,
+    who: Asking = None,
+    config: Config = None,
+    *,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Approve requests to subscribe to a node whose access model is authorize; without a JID, list them.
+
+    Example: stanzaq node approve jobs juliet@example.org
+    """
+    jids = [jid(text, "JID") for text in who or ()]
+
+    async def decide(core: Core) -> list[Jid]:
+        asking = [
+            bare_jid(one.jid)
+            for one in (await ask(core, ListRequests(name, ADMINISTRATOR), SubscriptionList)).subscriptions
+        ]
+        for each in jids:
+            if bare_jid(each) not in asking:
+                raise Unwilling(Refused(Problem.ITEM_NOT_FOUND, f"{each} does not ask to subscribe to {name}"))
+            await ask(core, Approve(name, ADMINISTRATOR, each, "", not refuse), Done)
+        return asking
+
+    asking = run(config, decide)
+    if not jids:
+        tell({"node": name, "requests": asking}) if as_json else table(
+            ("asks to subscribe",), [[each] for each in asking]
+        )
+        return
+    state = "refused" if refuse else "approved"
+    _show_done({"node": name, state: jids}, f"{state} {', '.join(jids)}", as_json=as_json)
 
 
 @app.command("configure")

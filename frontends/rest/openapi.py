@@ -154,6 +154,17 @@ _LIMITS: Final = {
     },
 }
 
+_AFFILIATIONS: Final = _object(
+    {
+        "affiliations": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"$ref": "#/components/schemas/jid"},
+            "additionalProperties": {"enum": admin_requests.AFFILIATIONS},
+        }
+    }
+)
+
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.PAGE: _object(
         {
@@ -212,6 +223,8 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
             "more": _IS,
         }
     ),
+    Shown.AFFILIATIONS: _AFFILIATIONS,
+    Shown.REQUESTS: _object({"requests": _array(_object({"jid": _TEXT}))}),
     Shown.HISTORY: _object(
         {
             "samples": _array(
@@ -476,6 +489,17 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.CANCEL: {
         "required": True,
         "content": {negotiation.JSON: {"schema": _closed_object({"items": _names(admin_requests.CANCELLED_MOST)})}},
+    },
+    Body.AFFILIATIONS: {
+        "required": True,
+        "description": "The affiliation of each named JID; the others keep theirs. With `none` a JID has none.",
+        "content": {negotiation.JSON: {"schema": _AFFILIATIONS | {"additionalProperties": False}}},
+    },
+    Body.DECISION: {
+        "required": True,
+        "content": {
+            negotiation.JSON: {"schema": _closed_object({"jid": {"$ref": "#/components/schemas/jid"}, "allow": _IS})}
+        },
     },
     Body.SCHEDULE: {
         "required": True,

@@ -39,6 +39,8 @@ QUOTAS: Final = "/quotas"
 QUOTA: Final = "/quotas/{subject}"
 SURVEY: Final = "/surveys/{queue}"
 SUBSCRIBERS: Final = "/subscribers/{queue}"
+AFFILIATIONS: Final = "/affiliations/{queue}"
+REQUESTS: Final = "/requests/{queue}"
 HISTORIES: Final = "/histories/{queue}"
 REDRIVES: Final = "/redrives/{queue}"
 RELEASES: Final = "/releases/{queue}"
@@ -56,6 +58,8 @@ _OF_QUEUES: Final = {
     b"batches": BATCH,
     b"surveys": SURVEY,
     b"subscribers": SUBSCRIBERS,
+    b"affiliations": AFFILIATIONS,
+    b"requests": REQUESTS,
     b"histories": HISTORIES,
     b"redrives": REDRIVES,
     b"releases": RELEASES,

@@ -22,6 +22,8 @@ class Body(Enum):
     REDRIVE = "redrive"
     RELEASE = "release"
     CANCEL = "cancel"
+    AFFILIATIONS = "affiliations"
+    DECISION = "decision"
     SCHEDULE = "schedule"
     PAUSE = "pause"
     QUOTA = "quota"
@@ -50,6 +52,8 @@ class Shown(Enum):
     OVERVIEW = "overview"
     SURVEY = "survey"
     SUBSCRIBERS = "subscribers"
+    AFFILIATIONS = "affiliations"
+    REQUESTS = "requests"
     HISTORY = "history"
     FRONTENDS = "frontends"
     REDRIVEN = "redriven"
@@ -314,6 +318,21 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.SUBSCRIBERS: {
         "GET": Operation("list_subscribers", "List a queue's subscribers as its owner", {_OK: Shown.SUBSCRIBERS}),
+    },
+    paths.AFFILIATIONS: {
+        "GET": Operation("list_affiliations", "List a queue's affiliations as its owner", {_OK: Shown.AFFILIATIONS}),
+        "PATCH": Operation(
+            "change_affiliations",
+            "Admit accounts to a queue, or remove them, as its owner",
+            {_OK: Shown.NOTHING},
+            Body.AFFILIATIONS,
+        ),
+    },
+    paths.REQUESTS: {
+        "GET": Operation("list_requests", "List who asks to subscribe to a queue, as its owner", {_OK: Shown.REQUESTS}),
+        "POST": Operation(
+            "decide_request", "Approve or refuse a request as the queue's owner", {_OK: Shown.NOTHING}, Body.DECISION
+        ),
     },
     paths.HISTORIES: {
         "GET": Operation("show_history", "Get the counts of a queue in the last hour", {_OK: Shown.HISTORY}),

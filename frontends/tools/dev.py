@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -53,7 +53,10 @@ END"""
 _SET_UP: Final = """\
 For the commands of stanzaq, in another terminal:
 export STANZAQ_REDIS_URL={redis}
-{stanzaq} node create pictures dedupe=ignore publish_model=open --owner publisher@{accounts}
+{stanzaq} node create pictures dedupe=ignore --owner publisher@{accounts} --member worker@{accounts}
+
+A queue admits nobody whom its owner has not admitted. This admits another account, which is added below:
+{stanzaq} node grant pictures --member alice@{accounts}
 """
 
 _REGISTER: Final = """\
@@ -227,15 +230,19 @@ def _port(usual: int) -> int:
 
 
 def _make_queue(url: str) -> None:
-    """Create the queue of the printed commands; an existing one is not changed."""
+    """Create the queue of the printed commands and admit its worker; the options of an existing one are not changed."""
     passwords = HTTPPasswordMgrWithDefaultRealm()
     passwords.add_password(None, url, f"publisher@{Ejabberd.accounts}", PASSWORD)
-    options = {"pubsub#publish_model": "open", "stanzaq#dedupe": "ignore"}
-    body = json.dumps({"options": options}).encode()
-    head = {"Content-Type": "application/json", "If-None-Match": "*"}
-    request = Request(f"{url}/queues/{QUEUE}", body, head, method="PUT")  # noqa: S310  (our own server)
+    opener = build_opener(ProxyHandler({}), HTTPBasicAuthHandler(passwords))
+
+    def change(method: str, path: str, body: Mapping[str, object], **head: str) -> None:
+        head = {"Content-Type": "application/json", **head}
+        request = Request(f"{url}{path}", json.dumps(body).encode(), head, method=method)  # noqa: S310  (our own server)
+        opener.open(request, timeout=30).close()
+
     try:
-        build_opener(ProxyHandler({}), HTTPBasicAuthHandler(passwords)).open(request, timeout=30).close()
+        change("PUT", f"/queues/{QUEUE}", {"options": {"stanzaq#dedupe": "ignore"}}, **{"If-None-Match": "*"})
     except HTTPError as fault:
         if fault.code != HTTPStatus.PRECONDITION_FAILED:
             raise
+    change("PATCH", f"/affiliations/{QUEUE}", {"affiliations": {f"worker@{Ejabberd.accounts}": "member"}})

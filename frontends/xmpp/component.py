@@ -56,7 +56,7 @@ class Component:
         legacy_unlock_ns: bool = False,
         event_log: Jid | None = None,
         admins: frozenset[Jid] = frozenset(),
-        default_queueing: bool = True,
+        node_defaults: NodeConfig = NodeConfig(),  # noqa: B008  (a frozen value)
     ) -> None:
         """Prepare the component; `start` opens the stream. Must run inside the event loop."""
         self._domain = domain
@@ -64,7 +64,7 @@ class Component:
         self._events = notifications.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
         # All frontends of a service share its secret, so each recognises the sessions of the others.
-        self._adhoc_context = commands.AdhocContext(admins, secret.encode(), NodeConfig(queueing=default_queueing))
+        self._adhoc_context = commands.AdhocContext(admins, secret.encode(), node_defaults)
         self._move_batches = MoveBatches(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, tls=tls, receive=self.receive, changed=self._on_link)
         self._core: Core
@@ -202,7 +202,7 @@ class Component:
                     ended = zip(question.command.items, outcome.ended, strict=True)
                     knows = iq.sender if question.view is View.RESULT_ONLY else None
                     self._stream.write(self._events.write_ended(*ended, knows=knows))
-                case Described(record) if question.view is View.INFO:
+                case Described(record, reads=True) if question.view is View.INFO:
                     counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
                     self._submit(iq.sender, partial(self._core.submit, counts.command), partial(self._answer, counts))
                     return

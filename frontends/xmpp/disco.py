@@ -5,7 +5,6 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Children, Describe, Nodes
 from broker.model.nodes import Affiliation, NodeRecord, form_values
-from broker.model.options import NodeConfig
 from broker.model.results import Counted, Listing
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered
@@ -32,7 +31,6 @@ _FEATURES: Final = (
     *(
         f"{ns.PUBSUB}#{name}"
         for name in (
-            f"access-{NodeConfig().access_model.value}",
             "collections",
             "config-node",
             "create-and-configure",
@@ -81,12 +79,13 @@ _COLLECTION_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.PUBSUB)
 _NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.BATCH, ns.PUBSUB)
 
 
-def read_info(iq: Iq, query: Element) -> Question | DoorAnswer:
+def read_info(iq: Iq, query: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
     """Translate disco#info about the service or a node."""
     expect(iq, "get")
     node = query.get("node", "")
     if not node:
-        return DoorAnswer(iq, _info("", "service", "stanzaq", _FEATURES, ""))
+        default = f"{ns.PUBSUB}#access-{context.node.access_model.value}"
+        return DoorAnswer(iq, _info("", "service", "stanzaq", (*_FEATURES, default), ""))
     if node == ns.COMMANDS:
         return DoorAnswer(iq, commands.list_info())
     if command := offered.COMMANDS.get(node):
@@ -121,7 +120,6 @@ def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Questi
 def node_info(record: NodeRecord, counted: Counted) -> bytes:
     """Write a node's identity, features (Q3) and counts (P8)."""
     owners = tuple(sorted(jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER))
-    title = record.config.title
     form = forms.write_form(
         "result",
         ns.PUBSUB_META_DATA,
@@ -144,6 +142,17 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             forms.Field("stanzaq#kept_bytes", (str(counted.kept_bytes),), "text-single"),
         ),
     )
+    return _node_info(record, form)
+
+
+def closed_node_info(record: NodeRecord) -> bytes:
+    """Write what a node tells those that may not read it, and may publish or ask for a subscription."""
+    bounds = () if record.config.collects else _BATCH_BOUNDS
+    return _node_info(record, forms.write_form("result", ns.PUBSUB_META_DATA, bounds) if bounds else "")
+
+
+def _node_info(record: NodeRecord, form: str) -> bytes:
+    title = record.config.title
     if record.config.collects:
         return _info(record.name, "collection", title, _COLLECTION_FEATURES, form)
     # This feature shows whether a node is a queue (Q3).

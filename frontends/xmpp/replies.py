@@ -369,8 +369,10 @@ def _write_described(described: Described, view: View | None) -> bytes:
             return _affiliations(described.record)
         case View.DEFAULT_SUBSCRIPTION:
             return defaults(described.record.name, described.record.config)
-        case View.INFO | View.NOTHING | View.RESULT_ONLY | View.COMMAND | None:
-            msg = "a node's info is written from its counts too (disco.node_info)"
+        case View.INFO:
+            return disco.closed_node_info(described.record)
+        case View.NOTHING | View.RESULT_ONLY | View.COMMAND | None:
+            msg = f"a node's record is no answer to {view}"
             raise TypeError(msg)
         case _:
             assert_never(view)

@@ -386,7 +386,6 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | DoorAnswer | B
     f"{{{ns.STANZAQ}}}commit": log_options.commit,
     f"{{{ns.STANZAQ}}}replay": log_options.replay,
     f"{{{ns.STANZAQ}}}partitions": log_options.partitions,
-    f"{{{ns.DISCO_INFO}}}query": disco.read_info,
     f"{{{ns.PING}}}ping": software.ping,
     f"{{{ns.VERSION}}}query": software.version,
 }
@@ -394,6 +393,7 @@ _GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.AdhocContext], Ques
     f"{{{ns.PUBSUB}}}pubsub": _pubsub,
     f"{{{ns.PUBSUB_OWNER}}}pubsub": _owner,
     f"{{{ns.COMMANDS}}}command": offered.read,
+    f"{{{ns.DISCO_INFO}}}query": disco.read_info,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }
 """Readers that also need the AdhocContext, because the answer depends on the sender or on settings."""

@@ -22,11 +22,12 @@ from broker.model.commands import Browse, Children, Declare, Describe, Stats
 from broker.model.core import Outlet
 from broker.model.items import Envelope, Listed
 from broker.model.names import Partition
+from broker.model.options import AccessModel
 from broker.model.results import Browsed, Counted, Described, Listing
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Line, Value
-from broker.settings import CommandSettings
+from broker.settings import CommandSettings, NodeCreation
 from frontends.tools.servers.redis import RedisServer
 from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
@@ -244,7 +245,10 @@ class _Core(RedisCore):
 
     def __init__(self, url: str, outlet: Outlet) -> None:
         """Use a Redis."""
-        super().__init__(CommandSettings(redis_url=url), outlet)
+        settings = CommandSettings(
+            redis_url=url, node_creation=NodeCreation.ANYONE, default_access_model=AccessModel.OPEN
+        )
+        super().__init__(settings, outlet)
         self._ahead_ms = 0
         self._due: dict[Partition, int] = {}
         self._call = self._server.call

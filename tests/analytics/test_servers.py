@@ -42,6 +42,7 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import wait_for
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
+from tests.admitting import ADMITTING
 from tests.analytics.conftest import Journals, numbers, taken
 from tests.contract.conftest import Door
 from tests.lua.driver import T0, Queue
@@ -88,7 +89,7 @@ def test_credit_through_collections(journals: Journals) -> None:
     worker = Jid("wörker@x/a b")
 
     async def subscribed() -> None:
-        core = RedisCore(CommandSettings(redis_url=journals.url), Door())
+        core = RedisCore(CommandSettings(**ADMITTING, redis_url=journals.url), Door())
         await core.start()
         for node, options in (
             ("all", {"pubsub#node_type": ("collection",)}),

@@ -19,6 +19,7 @@ from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
+from tests.admitting import ADMITTING
 from tests.contract.proxy import LossyNetwork
 from tests.operations import as_user, make_user
 from tests.waiting import PATIENCE_SECONDS
@@ -160,7 +161,7 @@ async def make_core(store: Store) -> AsyncIterator[MakeCore]:
     async def make(url: str = store.url, **more: Any) -> tuple[RedisCore, Door]:
         door = Door()
         given = {"redis_url": url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret", **more}
-        core = RedisCore(Settings(**given), door)
+        core = RedisCore(Settings(**(ADMITTING | given)), door)
         await core.start()
         cores.append(core)
         return core, door

@@ -16,6 +16,7 @@ from broker.settings import Settings
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
 from frontends.xmpp.stanzas import Question
+from tests.admitting import ADMITTING
 
 _OWNER, _STRANGER = Jid("owner@x/1"), Jid("stranger@x/1")
 
@@ -33,7 +34,7 @@ async def _ask(core: RedisCore, node: str, sender: Jid) -> str:
 
 async def _run(url: str, node: str) -> None:
     settings: dict[str, Any] = {"redis_url": url, "xmpp_domain": "q.x", "xmpp_secret": "s"}
-    core = RedisCore(Settings(**settings), None)
+    core = RedisCore(Settings(**ADMITTING, **settings), None)
     await core.ask(Declare(node, _OWNER, {"stanzaq#partitions": ("2",)}))
     for partition in (0, 1):
         await core.ask(Publish(node, _OWNER, None, b"x", 1, partition=partition, hints=Hints(delay_ms=60_000)))

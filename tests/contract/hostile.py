@@ -15,6 +15,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
+from tests.admitting import ADMITTING
 
 SERVICE: Final = "queue.localhost"
 SENDER: Final = "sender@localhost/box"
@@ -30,7 +31,7 @@ class Frontend:
         self.alive = True
         self.component = Component(domain=SERVICE, secret="s", host="127.0.0.1", port=1)
         settings = {"redis_url": url, "xmpp_domain": SERVICE, "xmpp_secret": "s", "qos_source_messages": 1000}
-        self.core = RedisCore(Settings(**settings), self.component)  # type: ignore[arg-type]
+        self.core = RedisCore(Settings(**ADMITTING, **settings), self.component)  # type: ignore[arg-type]
         self.component._core = self.core
         self.component._stream.write = lambda data: write(data) if self.alive else None  # type: ignore[method-assign]
         self._exchange = self.core._server._limit_wait

@@ -58,6 +58,13 @@ REFUSALS: Final = [
     (("node", "configure", "NODE"), 2, "key=value"),
     (("node", "create", "NODE"), 1, "node-exists"),
     (("node", "create", "other", "--owner", "not a jid"), 2, "--owner: 'not a jid' is not a JID"),
+    (("node", "create", "other", "--member", "@x"), 2, "--member: '@x' is not a JID"),
+    (("node", "grant", "NODE"), 2, "--member JID for who works on items"),
+    (("node", "grant", "NODE", "--publisher", "@x"), 2, "--publisher: '@x' is not a JID"),
+    (("node", "grant", "nothing", "--member", "a@x"), 1, "there is no such node"),
+    (("node", "revoke", "NODE"), 2, "Missing argument"),
+    (("node", "revoke", "NODE", "alice@x"), 1, "a node keeps at least one owner"),
+    (("node", "approve", "NODE", "b@x"), 1, "b@x does not ask to subscribe to "),
     (("node", "purge", "NODE"), 2, "--yes"),
     (("node", "delete", "NODE"), 2, "--yes"),
     (("node", "move", "NODE", "NODE"), 1, "its own items"),
@@ -674,3 +681,40 @@ async def test_completion(shell: Shell, core: RedisCore, node: str) -> None:
     shell.environment |= {"_STANZAQ_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
     shell.command = [sys.executable, "-c", "from frontends.cli import app; app(prog_name='stanzaq')"]
     assert (await shell()).out.split() == [node]
+
+
+async def test_admitting(core: RedisCore, shell: Shell, node: str) -> None:
+    """An operator makes a closed queue for a worker and a publisher, admits another one, and takes that back."""
+    closed = ("pubsub#access_model=whitelist", "--owner", "alice@x")
+    admitted = ("--member", "w1@x/a", "--member", "m@x", "--publisher", "p@x")
+    made, granted, removed, shown = await shell.several(
+        ("node", "create", node, *closed, *admitted),
+        ("node", "grant", node, "--member", "w2@x", "--json"),
+        ("node", "revoke", node, "m@x"),
+        ("node", "show", node, "--json"),
+    )
+    assert (made.err, granted.json) == (
+        f"stanzaq: created {node}\n",
+        {"node": node, "affiliations": {"w2@x": "member"}},
+    )
+    assert removed.code == 0
+    assert shown.json["affiliations"] == {"alice@x": "owner", "p@x": "publisher", "w1@x": "member", "w2@x": "member"}
+    for jid, may in ((W1, True), (Jid("m@x/a"), False)):
+        assert isinstance(await core.ask(Subscribe(node, jid, jid, 1)), Subscribed) == may
+
+
+async def test_approving(core: RedisCore, shell: Shell, node: str) -> None:
+    """An operator sees who asks, approves one and refuses another."""
+    assert await core.ask(Declare(node, ALICE, {"pubsub#access_model": ("authorize",)})) == Declared(node)
+    for jid in (W1, W2):
+        assert isinstance(await core.ask(Subscribe(node, jid, jid, 1)), Subscribed)
+    asking, approved, refused, after, shown = await shell.several(
+        ("node", "approve", node, "--json"),
+        ("node", "approve", node, "w1@x"),
+        ("node", "approve", node, "w2@x", "--refuse"),
+        ("node", "approve", node, "--json"),
+        ("node", "show", node, "--json"),
+    )
+    assert asking.json == {"node": node, "requests": ["w1@x", "w2@x"]} and after.json["requests"] == []
+    assert (approved.err, refused.err) == ("stanzaq: approved w1@x\n", "stanzaq: refused w2@x\n")
+    assert shown.json["affiliations"] == {"alice@x": "owner", "w1@x": "member"}

@@ -18,6 +18,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Line
 from broker.settings import Settings
 from broker.tasks import start
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -69,7 +70,8 @@ class Severed:
 async def _cut_short(store: Store, node: str, command: Subscribe, calls: int) -> bool:
     """Run a command in a frontend that dies after so many calls; returns whether it was answered before."""
     core = RedisCore(
-        Settings(redis_url=store.url, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("secret")), Door()
+        Settings(**ADMITTING, redis_url=store.url, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("secret")),
+        Door(),
     )
     # From now on it knows the node.
     await core.ask(Stats(node, OWNER))

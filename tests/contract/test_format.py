@@ -11,6 +11,7 @@ from broker.model.problems import OtherFormat
 from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE = Jid("alice@x/1")
@@ -21,7 +22,7 @@ NOTED = {b"format": str(keys.FORMAT).encode()}
 def unstarted(store: Store) -> RedisCore:
     """Make a core that is not started."""
     given: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret"}
-    return RedisCore(Settings(**given), Door())
+    return RedisCore(Settings(**ADMITTING, **given), Door())
 
 
 @EVERYWHERE

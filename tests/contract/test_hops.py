@@ -25,6 +25,7 @@ from frontends.rest.auth.tokens import Tokens
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
 from tests import redis_latency
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Store
 from tests.unit.xmpp.conftest import Wire
 from tests.waiting import PATIENCE_SECONDS
@@ -107,7 +108,7 @@ class Frontend:
         self.trips = _trips(monkeypatch)
         door = Component(domain="queue.localhost", secret="s", host="127.0.0.1", port=1)
         settings: dict[str, Any] = {"redis_url": url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
-        self.core = RedisCore(Settings(**settings), door)
+        self.core = RedisCore(Settings(**ADMITTING, **settings), door)
         monkeypatch.setattr(door._stream, "open", lambda: None)
         door.start(self.core, lambda _up: None)
         door._stream.connection_made(self.wire)  # type: ignore[arg-type]
@@ -206,7 +207,7 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
     # The client's logs would pass through our formatter, where an earlier test has set up logging.
     monkeypatch.setattr(logging.getLogger("httpx"), "disabled", True)
     settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
-    core = RedisCore(Settings(**settings), None, "rest")
+    core = RedisCore(Settings(**ADMITTING, **settings), None, "rest")
     # As in service: a core without a heartbeat would leave a notice for frontends with each publish.
     await core.start()
     identity = Identity(Passwords(""), Tokens("", "", "", "sub"), Jid("a@x"))

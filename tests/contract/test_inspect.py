@@ -25,6 +25,7 @@ from broker.settings import Packaging, Settings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PASSWORD, make_user
 from tests.waiting import PATIENCE_SECONDS
@@ -75,7 +76,7 @@ async def service(server: RedisServer) -> AsyncIterator[tuple[RedisCore, Door]]:
     """Give a frontend's core."""
     door = Door()
     given: dict[str, Any] = {"redis_url": server.url, "xmpp_domain": "q.localhost", "xmpp_secret": "secret"}
-    core = RedisCore(Settings(**given), door)
+    core = RedisCore(Settings(**ADMITTING, **given), door)
     await core.start()
     yield core, door
     await core.stop()

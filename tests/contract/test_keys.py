@@ -43,6 +43,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import relay
 from broker.redis_core.redis_client import wakeup
 from broker.settings import CommandSettings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.operations import EXAMPLES, shape
 
@@ -199,7 +200,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
         task.cancel()
     await done(core, Disconnect(Jid("engine@example.org/a"), hung.frontend))
     await core.measure()
-    rest = RedisCore(CommandSettings(redis_url=store.url), None, "rest")
+    rest = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None, "rest")
     await rest.start()
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",

@@ -32,6 +32,7 @@ from broker.redis_core.redis_client.client import Line
 from broker.settings import CommandSettings
 from broker.tasks import FAILED, STOPPED
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Asked, MakeCore, Store
 from tests.contract.proxy import LossyNetwork
 from tests.waiting import PATIENCE_SECONDS
@@ -550,7 +551,7 @@ async def test_drained_during_a_heartbeat(make_core: MakeCore, store: Store, nod
 
 async def test_left_until_redis_takes_it(store: Store, node: str) -> None:
     """A8: a process that cannot send tells of due partitions until Redis has noted them."""
-    core = RedisCore(CommandSettings(redis_url=store.url), None)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None)
     commands, failed = core._server.commands, 0
 
     async def refused(lines: Sequence[Line]) -> list[Any]:

@@ -30,6 +30,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.metrics import REASONS
 from broker.settings import CommandSettings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -115,7 +116,7 @@ async def test_what_another_does(make_core: MakeCore, store: Store, node: str) -
     await two.measure()
     after = shown(two, node, "oldest_seconds")
     assert before is not None and after is not None and after - before >= 0.3
-    shell = RedisCore(CommandSettings(redis_url=store.url), None)
+    shell = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None)
     assert not isinstance(await shell.ask(Purge(node, ALICE)), Refused)
     await shell.drain(5)
     await shell.stop()

@@ -29,6 +29,7 @@ from broker.model.results import Declared, Done, Ended, Published, Refused, Retr
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -130,7 +131,7 @@ async def test_a_process_that_cannot_send(make_core: MakeCore, store: Store, nod
     core, door = await make_core()
     await begin(core, node)
     await publish(core, node, "a", "b")
-    other = RedisCore(CommandSettings(redis_url=store.url), None, "rest")
+    other = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None, "rest")
     await other.start()
     assert isinstance(await other.ask(completion(node, "a")), Retracted)
     assert isinstance(await other.ask(Retract(node, W1, "b")), Retracted)

@@ -35,6 +35,7 @@ from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.subscriptions import long_poll
 from broker.settings import CommandSettings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -49,7 +50,7 @@ async def make_nameless(store: Store, make_core: MakeCore) -> AsyncIterator[Make
     cores: list[RedisCore] = []
 
     async def make() -> RedisCore:
-        core = RedisCore(CommandSettings(redis_url=store.url), None)
+        core = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None)
         await core.start()
         cores.append(core)
         return core

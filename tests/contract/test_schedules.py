@@ -46,6 +46,7 @@ from broker.redis_core.commands.schedule_parts import StoreSchedule
 from broker.redis_core.core import RedisCore
 from broker.redis_core.schedules.record import ScheduleRecord
 from broker.settings import Settings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -118,7 +119,7 @@ class Frontend:
         """Connect; nothing runs by itself."""
         self.clock = clock
         self.core = RedisCore(
-            Settings(redis_url=url, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("secret")), Door()
+            Settings(**ADMITTING, redis_url=url, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("secret")), Door()
         )
         self.stored: list[str] = []
         self._left: int | None = None

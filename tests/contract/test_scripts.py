@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from pydantic import SecretStr
 from redis.crc import key_slot
 from structlog.testing import capture_logs
 
@@ -27,6 +28,7 @@ from broker.scripts.source import operation_files, operations
 from broker.settings import Packaging, Settings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.operations import as_user, make_user
 from tests.waiting import PATIENCE_SECONDS
@@ -155,7 +157,13 @@ async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) ->
     other, _ = await make_core(server.url)
     assert await listed(other, node) == ["i"]
     insisting = RedisCore(
-        Settings(redis_url=url, redis_packaging=Packaging.FUNCTIONS, xmpp_domain="q.localhost", xmpp_secret="none"),  # type: ignore[arg-type]
+        Settings(
+            **ADMITTING,
+            redis_url=url,
+            redis_packaging=Packaging.FUNCTIONS,
+            xmpp_domain="q.localhost",
+            xmpp_secret=SecretStr("none"),
+        ),
         None,
     )
     refused = await insisting.ask(Publish(node, ALICE, "j", b"x", 1))
@@ -166,7 +174,7 @@ async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) ->
 async def not_ready(url: str, packaging: Packaging = Packaging.AUTO) -> tuple[RedisCore, "asyncio.Task[None]", str]:
     """Return a core that waits for Redis to accept the operations, its start, and the reason, which the log gives once."""
     given: Any = {"redis_url": url, "xmpp_domain": "q.localhost", "xmpp_secret": "none", "redis_timeout": TIMEOUT}
-    core = RedisCore(Settings(**given, redis_packaging=packaging), Door())
+    core = RedisCore(Settings(**ADMITTING, **given, redis_packaging=packaging), Door())
     with capture_logs() as logs:
         start = asyncio.create_task(core.start())
         async with asyncio.timeout(PATIENCE_SECONDS):

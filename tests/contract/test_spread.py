@@ -62,6 +62,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
 from frontends.tools.servers.cluster import RedisCluster
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door
 from tests.contract.ledger import MEMBER, SHARED, Ledger, Step, granted_epoch, hashed
 from tests.contract.lost_credit import lost_grants
@@ -174,7 +175,7 @@ class SpreadMachine(RuleBasedStateMachine):
             "xmpp_secret": "secret",
             "redis_timeout": 10.0,
         }
-        return RedisCore(Settings(**given), door), door
+        return RedisCore(Settings(**ADMITTING, **given), door), door
 
     # Publishers.
 

@@ -22,6 +22,7 @@ from broker.model.results import Declared, Fetched, Published, Refused, Result, 
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE = Jid("alice@x")
@@ -40,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture
 async def core(server: RedisServer) -> AsyncIterator[RedisCore]:
     """Return a core that cannot send, as the doors of HTTP and AMQP have."""
-    core = RedisCore(CommandSettings(redis_url=server.url, redis_timeout=TIMEOUT), None)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=server.url, redis_timeout=TIMEOUT), None)
     await core.start()
     yield core
     await core.stop()

@@ -26,6 +26,7 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import free_port, free_ports
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.tools.servers.sentinels import SERVICE, RedisSentinel
+from tests.admitting import ADMITTING
 from tests.certificates import Authority
 from tests.contract.conftest import Door
 from tests.operations import as_user, make_user
@@ -110,7 +111,7 @@ def options(authority: Authority, signer: Authority | None = None) -> str:
 
 async def refusal(url: str) -> str:
     """Try a command; return the sentence that says why it fails."""
-    settings = Settings(redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret"))
+    settings = Settings(**ADMITTING, redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret"))
     found = Server.connect(settings.redis_url, lua_directory(), 2.0)
     try:
         with pytest.raises(CoreUnavailable) as caught:
@@ -123,7 +124,9 @@ async def refusal(url: str) -> str:
 async def works(url: str) -> None:
     """Publish and finish an item, run the doctor, and let the source of reports find the streams."""
     door, node = Door(), f"jobs-{secrets.token_hex(4)}"
-    core = RedisCore(Settings(redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret")), door)
+    core = RedisCore(
+        Settings(**ADMITTING, redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret")), door
+    )
     await core.start()
     assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
     assert isinstance(await core.ask(Subscribe(node, WORKER, WORKER, 1)), Subscribed)
@@ -195,7 +198,9 @@ async def test_wrong_url(url: str, place: str, reason: str) -> None:
         assert await refusal(url) == told
         (finding,) = await examine(url, 2.0)
         assert (finding.level, finding.found) == (Level.PROBLEM, told)
-        quiet = RedisCore(Settings(redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret")), None)
+        quiet = RedisCore(
+            Settings(**ADMITTING, redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret")), None
+        )
         assert await quiet.ask(Declare("jobs", ALICE, {})) == Refused(Problem.UNAVAILABLE, "Redis cannot be reached")
         await quiet.stop()
 

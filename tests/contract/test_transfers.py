@@ -50,6 +50,7 @@ from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from broker.tasks import FAILED
+from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -130,7 +131,7 @@ async def survey(core: RedisCore, node: str, *items: str) -> dict[str, Any]:
 
 def administrator(store: Store) -> RedisCore:
     """Make a core that cannot send, as a command has it."""
-    return RedisCore(CommandSettings(redis_url=store.url, admins=(Jid("alice@x"),)), None)
+    return RedisCore(CommandSettings(**ADMITTING, redis_url=store.url, admins=(Jid("alice@x"),)), None)
 
 
 async def test_redrive(core: RedisCore, door: Door, node: str) -> None:

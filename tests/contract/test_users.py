@@ -49,6 +49,7 @@ from broker.settings import CommandSettings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PAGE, USERS, as_user, make_user
 from tests.waiting import PATIENCE_SECONDS
@@ -202,7 +203,7 @@ async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer)
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
     url = as_user(server.url, "inspector")
-    quiet = RedisCore(CommandSettings(redis_url=url, admins=(bare_jid(ALICE),)), None)
+    quiet = RedisCore(CommandSettings(**ADMITTING, redis_url=url, admins=(bare_jid(ALICE),)), None)
     await quiet.reach()
     asked = (
         Overview(ALICE, 0, 10),
@@ -221,7 +222,7 @@ async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer)
 async def test_without_rights(server: RedisServer) -> None:
     """A frontend whose user may do nothing says so once and what to do, and ends without a traceback."""
     make_user(server.url, "stanzaq", "-@all", "+ping")
-    core = RedisCore(CommandSettings(redis_url=as_user(server.url, "stanzaq")), Door())
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=as_user(server.url, "stanzaq")), Door())
     with capture_logs() as lines:
         starting = asyncio.create_task(core.start())
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -257,7 +258,7 @@ async def test_without_wakeups(make_core: MakeCore, server: RedisServer) -> None
     assert [line["event"] for line in lines] == ["wake-ups cannot be received"]
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Subscribe("jobs", WORKER, WORKER, 1)), Subscribed)
-    quiet = RedisCore(CommandSettings(redis_url=server.url), None)
+    quiet = RedisCore(CommandSettings(**ADMITTING, redis_url=server.url), None)
     assert isinstance(await quiet.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
     await door.until(lambda: len(door.deliveries) == 1)
     await quiet.stop()

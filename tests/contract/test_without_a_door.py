@@ -13,6 +13,7 @@ from broker.model.results import Declared, Done, Published, Subscribed, Unlocked
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.settings import CommandSettings
+from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -38,7 +39,7 @@ def item(node: str, item_id: str) -> Publish:
 
 def silent(store: Store) -> RedisCore:
     """Make a core that cannot send."""
-    return RedisCore(CommandSettings(redis_url=store.url), None)
+    return RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None)
 
 
 async def quit_silently(core: RedisCore) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import bcrypt
 
 from frontends.tools.servers.process import Process, Server, free_port
+from tests.admitting import ADMITTING_ENVIRONMENT
 from tests.redis_latency import FRONTEND
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
@@ -38,6 +39,7 @@ class DoorFrontend(Server):
             "LOG_FORMAT": "json",
             # All tests of one process create nodes of the same few owners.
             "NODE_QUOTA": "100000",
+            **ADMITTING_ENVIRONMENT,
             **settings,
         }
 

@@ -26,6 +26,7 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.messages import deliveries
 from frontends.xmpp.stanzas import Iq, Question
+from tests.admitting import ADMITTING
 from tests.contract.conftest import Door
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, one, producer
 from tests.doors.frontend import ALICE
@@ -214,7 +215,7 @@ Doors = dict[str, Xmpp | Rest | Amqp]
 async def doors(redis: RedisServer, processes: tuple[RestFrontend, AmqpFrontend]) -> AsyncIterator[Doors]:
     """Return all doors by their names."""
     door = Door()
-    core = RedisCore(CommandSettings(redis_url=redis.url, node_quota=100_000), door)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000), door)
     await core.start()
     yield {"xmpp": Xmpp(core, door), "rest": Rest(processes[0]), "amqp": Amqp(processes[1])}
     await core.stop()
@@ -223,7 +224,7 @@ async def doors(redis: RedisServer, processes: tuple[RestFrontend, AmqpFrontend]
 @pytest.fixture
 async def log(redis: RedisServer) -> str:
     """Return a new log."""
-    core = RedisCore(CommandSettings(redis_url=redis.url, node_quota=100_000), None)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000), None)
     node = f"log-{token_hex(4)}"
     fields = {"{urn:xmpp:pubsub:queueing:0}enabled": ("0",), "stanzaq#retention_items": ("1000",)}
     try:

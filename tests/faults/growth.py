@@ -8,6 +8,7 @@ from broker.model.nodes import Affiliation
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
+from tests.admitting import ADMITTING
 
 _PAUSE_SECONDS = 0.05
 
@@ -18,7 +19,7 @@ def grow(url: str, queue: str, more: int) -> None:
 
 
 async def _grown(url: str, queue: str, more: int) -> None:
-    core = RedisCore(CommandSettings(redis_url=url), None)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=url), None)
     try:
         record = await core._store.read(queue)
         assert record is not None

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.xmpp.component import Component
+from tests.admitting import ADMITTING
 from tests.fuzz.oracle import Request, told
 from tests.fuzz.server import Server
 from tests.waiting import PATIENCE_SECONDS
@@ -47,7 +48,8 @@ class Frontend:
         """Prepare; `start` begins. Must run inside the event loop."""
         self.server = Server()
         self.worst_seconds = 0.0
-        self._settings = Settings(redis_url=redis_url, xmpp_domain=DOMAIN, xmpp_secret="s", admins=(ADMIN,))  # type: ignore[arg-type]
+        given = ADMITTING | {"redis_url": redis_url, "xmpp_domain": DOMAIN, "xmpp_secret": "s", "admins": (ADMIN,)}
+        self._settings = Settings(**given)
         self._fences = 0
         self._raised: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self._raised.append(context))

@@ -9,10 +9,10 @@ import pytest
 
 from broker import keys
 from broker.model.fields import Option
-from broker.model.options import OPTIONS, NodeConfig
+from broker.model.options import OPTIONS
 from broker.scaling.costs import read_costs
 from broker.scaling.table import table
-from broker.settings import Settings
+from broker.settings import CommandSettings, Settings
 from frontends.tools.bench.predicted import TIMING
 from frontends.xmpp import requests, stanzas
 from frontends.xmpp.messages import deliveries, qos
@@ -70,7 +70,7 @@ def test_all_fields_of_logs_are_listed() -> None:
 def test_all_options_are_listed() -> None:
     """protocol.md has a row for each node option with its default, its other names and its bounds."""
     page = (DOCS / "protocol.md").read_text()
-    default = NodeConfig()
+    default = CommandSettings().node_defaults
     for option in OPTIONS:
         shown = option.show(default) or ("`NODE/dead`" if option.attribute == "dead_letter_node" else "")
         row = re.search(rf"\| `{re.escape(option.name)}` \| {re.escape(shown)} ?\|(.*)", page)

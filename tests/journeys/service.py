@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import Process, Server, free_port
 from frontends.tools.servers.redis import RedisServer, redis_binary
+from tests.admitting import ADMITTING_ENVIRONMENT
 from tests.redis_latency import FRONTEND
 from tests.waiting import PATIENCE_SECONDS
 
@@ -43,6 +44,7 @@ class Frontend(Server):
             "XMPP_SECRET": secret,
             "METRICS_BIND": f"127.0.0.1:{self._port}",
             "LOG_FORMAT": "json",
+            **ADMITTING_ENVIRONMENT,
             **settings,
         }
 

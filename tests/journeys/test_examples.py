@@ -150,7 +150,7 @@ async def test_device(directory: Path, stanzaq_service: Service) -> None:
 async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is answered with the place of its result."""
     monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
-    await printed(directory, "web.py", 1)
+    await printed(directory, "web.py", 2)
     app = runpy.run_path(str(directory / "examples" / "web.py"))["app"]
     web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://web")
     async with asyncio.timeout(PATIENCE_SECONDS), app.router.lifespan_context(app), web:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.address import Address
+from broker.model.options import AccessModel, NodeConfig
 from broker.settings import (
     CommandSettings,
     LogFormat,
@@ -45,7 +46,8 @@ def test_defaults() -> None:
     assert settings.admins == ()
     assert settings.metrics_bind is None
     assert settings.log_format is LogFormat.CONSOLE
-    assert settings.node_creation is NodeCreation.ANYONE
+    assert (settings.node_creation, settings.default_access_model) == (NodeCreation.LOCAL, AccessModel.WHITELIST)
+    assert settings.node_defaults == NodeConfig(access_model=AccessModel.WHITELIST)
     assert (settings.node_quota, settings.default_queueing) == (100, True)
     assert (settings.watchdog_seconds, settings.drain_seconds) == (10.0, 5.0)
     assert settings.retry == "5000 20000 3"
@@ -71,9 +73,12 @@ def test_trusted_and_event_log(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load()
     assert settings.qos_trusted == ("example.org", "bot@example.com")
     assert settings.event_log == "ops@example.org/Log"
+    monkeypatch.setenv("STANZAQ_TRUSTED_DOMAINS", "Example.com")
+    assert load().local_domains == {load().xmpp_domain.partition(".")[2], "example.com"}
     monkeypatch.setenv("STANZAQ_QOS_TRUSTED", "a b")
     monkeypatch.setenv("STANZAQ_EVENT_LOG", "")
-    assert len(_problems()) == 2
+    monkeypatch.setenv("STANZAQ_TRUSTED_DOMAINS", "bot@example.com")
+    assert len(_problems()) == 3
 
 
 def test_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +191,7 @@ def test_redis_urls_that_are_none(url: str, wrong: str, monkeypatch: pytest.Monk
         ("EVENT_LOG", "a@b@c", "is not a JID"),
         ("METRICS_BIND", ":9464", "is not HOST:PORT"),
         ("LOG_FORMAT", "xml", "'console' or 'json'"),
-        ("NODE_CREATION", "nobody", "'anyone' or 'admins'"),
+        ("NODE_CREATION", "nobody", "'anyone', 'local' or 'admins'"),
         ("NODE_QUOTA", "-1", "greater than or equal to 0"),
         ("QOS_RETRY_SECONDS", "0", "greater than or equal to 0.1"),
         ("QOS_RETRY_SECONDS", "nan", "less than or equal to 3600"),

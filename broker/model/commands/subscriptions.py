@@ -148,6 +148,14 @@ class ListPending:
 
 
 @frozen
+class ListRequests:
+    """List the pending subscriptions of a node as its owner, the oldest first."""
+
+    node: str
+    sender: Jid
+
+
+@frozen
 class SendPending:
     """Send an owner the pending subscriptions of a node again."""
 
@@ -176,6 +184,7 @@ SubscriptionCommand = (
     | ManageSubscribers
     | Approve
     | ListPending
+    | ListRequests
     | SendPending
     | Presence
     | Affiliate

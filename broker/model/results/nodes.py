@@ -13,10 +13,14 @@ class Declared:
 
 @frozen
 class Described:
-    """A node's record, with its children if it is a collection."""
+    """A node's record, with its children if it is a collection.
+
+    Without `reads`, the asker may publish or ask for a subscription, but not read the node: the record names no other JID.
+    """
 
     record: NodeRecord
     children: tuple[str, ...] = ()
+    reads: bool = True
 
 
 @frozen

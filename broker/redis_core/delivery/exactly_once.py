@@ -145,8 +145,7 @@ class ExactlyOnce:
             "total_bytes": settings.qos_total_bytes,
         }
         # By default the users of the component's own server are trusted.
-        trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
-        self._trusted = frozenset((*trusted, *settings.admins)) - {""}
+        self._trusted = frozenset((*(settings.qos_trusted or settings.local_domains), *settings.admins))
 
     async def prepare(self, command: PrepareMessage) -> Result:
         """Store a message; after the answer it outlives every frontend."""

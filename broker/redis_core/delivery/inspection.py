@@ -16,6 +16,7 @@ from broker.redis_core.commands.admin_parts import InspectedPartition, InspectPa
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
+from broker.redis_core.registry.authorization import READERS
 from broker.redis_core.registry.merge import added_up
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Inspection:
             names = await self._store.names(command.first, command.limit)
         else:
             found = await self._store.affiliations_of(asker)
-            affiliations = {name: affiliation for name, affiliation in found if affiliation is not Affiliation.OUTCAST}
+            affiliations = {name: affiliation for name, affiliation in found if affiliation in READERS}
             total = len(affiliations)
             names = tuple(affiliations)[command.first : command.first + command.limit]
         records = await self._store.records(names)

@@ -13,10 +13,10 @@ from broker.model.commands import Children, Nodes
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
-from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.registry.admission import admit
 from broker.redis_core.registry.authorization import visible
 
 LOOKED_AT: Final = 2_000
@@ -70,9 +70,9 @@ class NodeListing:
 
     async def children(self, command: Children) -> Listing | Refused:
         """Return the children of a collection, never more than a page; a leaf has none."""
-        record = await self._store.read(command.node)
-        if record is None:
-            return GONE
+        record = await admit(self._store, command, command.node)
+        if isinstance(record, Refused):
+            return record
         seen = await self._find_visible(command.sender, 0, await self._tree.children(record))
         return await self._mark_collections(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
 

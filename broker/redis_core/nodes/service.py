@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release, Stats
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid, domain, is_jid, resource
 from broker.model.nodes import NodeRecord, change_config
@@ -132,6 +132,12 @@ class NodeService:
         record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
+        if refusal(Stats(command.node, command.sender), record) is not None:
+            asker = bare_jid(command.sender)
+            known = replace(
+                record, affiliations={asker: record.affiliation(asker)}, creator=None, created_ms=0, parent=""
+            )
+            return Described(known, reads=False)
         if not (record.parent or record.config.collects):
             return Described(record)
         placed = record if await self._tree.find_above(record) else move_record(record, None)

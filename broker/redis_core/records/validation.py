@@ -2,15 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final
 
 from broker.model.commands import Declare
 from broker.model.frozen import frozen
-from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, is_printable
+from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, domain, is_printable
 from broker.model.nodes import Affiliation, NodeRecord, change_config
 from broker.model.options import Fair, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
 from broker.model.tree import TreeRequest, tree_request
+from broker.settings import NodeCreation, Settings
 
 _OF_QUEUES = ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key", "fair")
 """Options that a log does not take."""
@@ -22,12 +24,34 @@ _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
 @frozen
 class Rules:
-    """Who may create nodes, and a new node's defaults."""
+    """Who may create nodes besides `admins`, how many, and a new node's defaults."""
 
     admins: frozenset[Jid]
-    admins_only: bool
-    default_queueing: bool
+    creates: Callable[[Jid], bool]
+    defaults: NodeConfig
     node_quota: int
+
+
+def creators(settings: Settings, door: str) -> Callable[[Jid], bool]:
+    """Return a function that tells who may create nodes at a door, besides administrators.
+
+    Over HTTP and AMQP it is whoever has logged in, which the anonymous account has not; over XMPP accounts of local domains,
+    since a stanza may come from any server. A command has no door: whoever has the settings may do everything.
+    """
+    if settings.node_creation is NodeCreation.ANYONE or not door:
+        return lambda _jid: True
+    if settings.node_creation is NodeCreation.ADMINS:
+        return lambda _jid: False
+    if door == "xmpp":
+        local = settings.local_domains
+        return lambda jid: domain(jid) in local
+    anonymous = settings.http_anonymous if door == "rest" else settings.amqp_anonymous
+    return lambda jid: jid != anonymous
+
+
+_NO_CREATOR: Final = Refused(
+    Problem.FORBIDDEN, "you may not create nodes here: ask an administrator for one, or for a wider NODE_CREATION"
+)
 
 
 class NodeRules:
@@ -40,13 +64,14 @@ class NodeRules:
 
     def new_config(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
         """Return a new node's configuration and place in the tree, or why it is refused."""
-        if self._rules.admins_only and bare_jid(command.sender) not in self._rules.admins:
-            return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
+        creator = bare_jid(command.sender)
+        if creator not in self._rules.admins and not self._rules.creates(creator):
+            return _NO_CREATOR
         if not _nameable(node):
             return Refused(Problem.NODE_NAME_INVALID, _NAMES)
         try:
             options, tree = tree_request(command.options)
-            config = change_config(replace(NodeConfig(), queueing=self._rules.default_queueing), options)
+            config = change_config(self._rules.defaults, options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         # A collection is neither a queue nor a log: the option has the same value in all of them.

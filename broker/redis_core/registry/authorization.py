@@ -38,7 +38,9 @@ from broker.redis_core.operations.subscriptions import subid_refusal
 from broker.selectors.text import UnreadableSelector, read
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
-_READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
+READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
+"""Those that may read a node whatever its access model is."""
+
 _CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
 _UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
 OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
@@ -89,8 +91,12 @@ def owners(_command: object, _record: NodeRecord, affiliation: Affiliation) -> R
 
 
 def describing(command: Describe, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
-    """Authorize a read of a node's record."""
-    return owners(command, record, affiliation) if command.as_owner else None
+    """Authorize a read of a node's record: also for who may not read its items, but use it in another way."""
+    if command.as_owner:
+        return owners(command, record, affiliation)
+    refused = _check_reading(record, affiliation)
+    publishes = affiliation in _PUBLISHERS or record.config.publish_model is PublishModel.OPEN
+    return None if publishes or refused is _UNAPPROVED else refused
 
 
 def cancelling(_command: object, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
@@ -335,6 +341,6 @@ def _check_partition(command: Bind, record: NodeRecord) -> Refused | None:
 def _check_reading(record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     if affiliation is Affiliation.PUBLISH_ONLY:
         return Refused(Problem.FORBIDDEN, "you may only publish to this node")
-    if record.config.access_model is AccessModel.OPEN or affiliation in _READERS:
+    if record.config.access_model is AccessModel.OPEN or affiliation in READERS:
         return None
     return _UNAPPROVED if record.config.access_model is AccessModel.AUTHORIZE else _CLOSED

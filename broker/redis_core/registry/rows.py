@@ -324,6 +324,7 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.ManageSubscribers: Row(handler=lambda do: do.approvals.manage, judge=may.owners),
     subscriptions.Approve: Row(handler=lambda do: do.approvals.approve, judge=may.owners),
     subscriptions.ListPending: Row(handler=lambda do: do.approvals.list_pending),
+    subscriptions.ListRequests: Row(handler=lambda do: do.approvals.list_requests, judge=may.owners),
     subscriptions.SendPending: Row(handler=lambda do: do.approvals.send, judge=may.owners),
     subscriptions.Affiliate: Row(handler=lambda do: do.nodes.affiliate, judge=may.owners),
     # Logs.
@@ -349,10 +350,10 @@ ROWS: Final[Mapping[type, Row]] = {
         place=Place.ALL,
         merge=merge.purged,
     ),
-    nodes.Stats: Row(script=maintenance_scripts.stats, judge=may.anybody, place=Place.ALL, merge=merge.counted),
+    nodes.Stats: Row(script=maintenance_scripts.stats, judge=may.reading, place=Place.ALL, merge=merge.counted),
     nodes.Associate: Row(handler=lambda do: do.nodes.placement.associate),
     nodes.Dissociate: Row(handler=lambda do: do.nodes.placement.dissociate),
-    nodes.Children: Row(handler=lambda do: do.listing.children),
+    nodes.Children: Row(handler=lambda do: do.listing.children, judge=may.reading),
     nodes.Nodes: Row(handler=lambda do: do.listing.page),
     # Schedules.
     schedules.PutSchedule: Row(handler=lambda do: do.schedules.put, judge=may.scheduling, leaf_only=may.NO_PUBLISH),

@@ -9,12 +9,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from broker.model.commands import Approve, ListPending, ManageSubscribers, SendPending, Subscribe, Unsubscribe
+from broker.model.commands import (
+    Approve,
+    ListPending,
+    ListRequests,
+    ManageSubscribers,
+    SendPending,
+    Subscribe,
+    Unsubscribe,
+)
 from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
-from broker.model.results import Done, Listing, Managed, Refused, Result, Subscribed, Unsubscribed
+from broker.model.results import Done, Listing, Managed, Refused, Result, Subscribed, SubscriptionList, Unsubscribed
 from broker.model.subscriptions import Change, State, Subscription
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.operations.operation import subid
@@ -151,13 +159,21 @@ class Approvals:
         counts = await self._pending.counts(names)
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))
 
-    async def send(self, command: SendPending) -> Result:
-        """Send an owner all pending requests of a node."""
+    async def list_requests(self, command: ListRequests | SendPending) -> SubscriptionList | Refused:
+        """List the pending requests of a node, one of each bare JID."""
         record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
-        for jid in {bare_jid(jid): jid for jid in await self._pending.all(command.node)}.values():
-            self._notify(ApprovalAsked(command.sender, _subscription(command.node, jid, State.PENDING)))
+        asked = {bare_jid(jid): jid for jid in await self._pending.all(command.node)}
+        return SubscriptionList(tuple(_subscription(command.node, jid, State.PENDING) for jid in asked.values()))
+
+    async def send(self, command: SendPending) -> Result:
+        """Send an owner all pending requests of a node."""
+        found = await self.list_requests(command)
+        if isinstance(found, Refused):
+            return found
+        for each in found.subscriptions:
+            self._notify(ApprovalAsked(command.sender, each))
         return Done()
 
     async def decide_pending(self, node: str) -> None:

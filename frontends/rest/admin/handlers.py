@@ -6,8 +6,18 @@ The core checks permissions. Handlers keep nothing between two requests.
 import asyncio
 from http import HTTPStatus
 
-from broker.model.commands import Describe, Frontends, InspectItems, ListSubscribers, Purge, SetQuota, ShowHistory
+from broker.model.commands import (
+    Describe,
+    Frontends,
+    InspectItems,
+    ListRequests,
+    ListSubscribers,
+    Purge,
+    SetQuota,
+    ShowHistory,
+)
 from broker.model.core import Core
+from broker.model.problems import Problem
 from broker.model.results import (
     Described,
     Done,
@@ -21,6 +31,7 @@ from broker.model.results import (
     Refused,
     Released,
     SubscriptionList,
+    Unaffiliated,
 )
 from frontends.rest import replies
 from frontends.rest.admin import requests, views
@@ -44,6 +55,33 @@ async def show_survey(core: Core, request: Request) -> Response:
 async def list_subscribers(core: Core, request: Request) -> Response:
     """List a queue's subscribers."""
     return views.subscribers(await result(core, ListSubscribers(request.path.node, request.sender), SubscriptionList))
+
+
+async def list_affiliations(core: Core, request: Request) -> Response:
+    """List a queue's affiliations."""
+    described = await result(core, Describe(request.path.node, request.sender, as_owner=True), Described)
+    return views.affiliations(described.record)
+
+
+async def change_affiliations(core: Core, request: Request) -> Response:
+    """Change affiliations of a queue, all of them or none."""
+    outcome = await core.ask(requests.affiliate(request))
+    if isinstance(outcome, Unaffiliated):
+        raise fault(Refused(Problem.NOT_ACCEPTABLE, outcome.detail))
+    if isinstance(outcome, Refused):
+        raise fault(outcome)
+    return replies.answer_done()
+
+
+async def list_requests(core: Core, request: Request) -> Response:
+    """List who asks to subscribe to a queue."""
+    return views.requests(await result(core, ListRequests(request.path.node, request.sender), SubscriptionList))
+
+
+async def decide_request(core: Core, request: Request) -> Response:
+    """Approve or refuse a request for a subscription."""
+    await result(core, requests.decide(request), Done)
+    return replies.answer_done()
 
 
 async def show_history(core: Core, request: Request) -> Response:

@@ -4,10 +4,21 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.commands import Cancel, InspectItems, ListQuotas, MoveItems, Overview, Release, SetQuota
+from broker.model.commands import (
+    Affiliate,
+    Approve,
+    Cancel,
+    InspectItems,
+    ListQuotas,
+    MoveItems,
+    Overview,
+    Release,
+    SetQuota,
+)
 from broker.model.frozen import frozen
 from broker.model.headers import MOST
-from broker.model.names import Jid, read_jid
+from broker.model.names import Jid, bare_jid, read_jid
+from broker.model.nodes import Affiliation
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.quotas import FIELDS, Quota
 from frontends.rest import fields, negotiation, paths
@@ -24,6 +35,7 @@ SCAN_MOST: Final = 100
 REASON_MOST: Final = 1_024
 _WAYS: Final = {"items", "reason", "headers", "all"}
 JID_MOST: Final = 3_071
+AFFILIATIONS: Final = sorted(each.value for each in Affiliation)
 
 
 def overview(request: Request) -> Overview:
@@ -109,6 +121,29 @@ def cancel(request: Request) -> list[Cancel]:
     if not items:
         raise MalformedRequest(Problem.BAD_REQUEST, "name items")
     return [Cancel(request.path.node, request.sender, item) for item in items]
+
+
+def affiliate(request: Request) -> Affiliate:
+    """Change affiliations, by bare JID."""
+    said = _read_body(request, {"affiliations"}).get("affiliations")
+    if not isinstance(said, dict) or not said or not all(each in AFFILIATIONS for each in said.values()):
+        raise MalformedRequest(
+            Problem.BAD_REQUEST,
+            f"affiliations: an object of bare JIDs, each with one of {', '.join(AFFILIATIONS)}",
+        )
+    changes = {bare_jid(_jid(text, "affiliations")): affiliation for text, affiliation in said.items()}
+    if len(changes) < len(said):
+        raise MalformedRequest(Problem.BAD_REQUEST, "affiliations: two names stand for one bare JID")
+    return Affiliate(request.path.node, request.sender, changes)
+
+
+def decide(request: Request) -> Approve:
+    """Approve or refuse a request for a subscription."""
+    said = _read_body(request, {"jid", "allow"})
+    jid, allow = _text(said, "jid", JID_MOST), said.get("allow")
+    if not jid or not isinstance(allow, bool):
+        raise MalformedRequest(Problem.BAD_REQUEST, "name a jid, and allow as true or false")
+    return Approve(request.path.node, request.sender, _jid(jid, "jid"), "", allow)
 
 
 def _jid(text: str, where: str) -> Jid:

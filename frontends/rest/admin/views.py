@@ -57,6 +57,16 @@ def subscribers(found: SubscriptionList) -> Response:
     return replies.json({"subscribers": listed, "more": found.more})
 
 
+def affiliations(record: NodeRecord) -> Response:
+    """Write the affiliations by JID."""
+    return replies.json({"affiliations": {jid: each.value for jid, each in sorted(record.affiliations.items())}})
+
+
+def requests(found: SubscriptionList) -> Response:
+    """Write who asks for a subscription."""
+    return replies.json({"requests": [{"jid": each.jid} for each in found.subscriptions]})
+
+
 def history(found: History) -> Response:
     """Write the samples of the last hour, the oldest first."""
     listed = []

@@ -17,11 +17,12 @@ from broker import keys
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
+from broker.model.options import AccessModel
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from broker.settings import Packaging, Settings
+from broker.settings import NodeCreation, Packaging, Settings
 from frontends.tools.bench.report import Row, row_at_least, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
@@ -216,8 +217,15 @@ class Sink:
 
 
 def settings(url: str) -> Settings:
-    """Return settings for a core without a door."""
-    return Settings(redis_url=url, redis_timeout=30.0, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("none"))
+    """Return settings for a core without a door, whose owners and workers are of any domain."""
+    return Settings(
+        redis_url=url,
+        redis_timeout=30.0,
+        xmpp_domain="queue.localhost",
+        xmpp_secret=SecretStr("none"),
+        node_creation=NodeCreation.ANYONE,
+        default_access_model=AccessModel.OPEN,
+    )
 
 
 async def micro_batch(server: Server, url: str, count: int) -> Row:

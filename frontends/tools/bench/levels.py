@@ -28,8 +28,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
-        settings = ejabberd.settings(redis.url) | {"QOS_TRUSTED": ejabberd.anonymous}
-        stack.enter_context(Frontend(settings))
+        stack.enter_context(Frontend(ejabberd.open_settings(redis.url)))
         status.update("measuring plain, acknowledged and assured messages, in turns")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             found = runner.run(_measure(ejabberd, seconds))

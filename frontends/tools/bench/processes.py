@@ -157,7 +157,8 @@ def scene(shape: Shape) -> Iterator[ProcessScene]:
             redises, url = list(cluster.nodes), cluster.url
         homes = cycle(ejabberds)
         frontends = [
-            stack.enter_context(Frontend(next(homes).settings(url))) for _ in range(max(shape.frontends, shape.servers))
+            stack.enter_context(Frontend(next(homes).open_settings(url)))
+            for _ in range(max(shape.frontends, shape.servers))
         ]
         yield ProcessScene(shape, ejabberds, redises, frontends)
 

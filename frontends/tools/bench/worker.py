@@ -30,7 +30,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
-        stack.enter_context(Frontend(ejabberd.settings(redis.url)))
+        stack.enter_context(Frontend(ejabberd.open_settings(redis.url)))
         ejabberd.register("worker", _PASSWORD)
         status.update("measuring raw workers and the library's, in turns")
         account = {

@@ -38,7 +38,7 @@ def main(batch: int | None, *, as_json: bool, quick: bool) -> int:
         status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
-        settings = ejabberd.settings(redis.url)
+        settings = ejabberd.open_settings(redis.url)
         frontend = stack.enter_context(Frontend(settings))
         status.update("measuring ejabberd's pubsub, one frontend and two, in turns")
         bench = _Bench(ejabberd, frontend.process, redis.process, settings, seconds, 1 if quick else _ROUNDS)

@@ -22,7 +22,6 @@ STALLED_SECONDS: Final = 2.0 * LOCK_SECONDS
 """Without any progress for this long, even the lock of a dead worker would have expired and been redelivered."""
 
 _OPTIONS: Final = {
-    "pubsub#publish_model": "open",
     "stanzaq#lock_seconds": str(LOCK_SECONDS),
     # A publish whose answer was lost is repeated, maybe after its item is done: it must not be accepted again (X1).
     "stanzaq#dedupe": "ignore",
@@ -68,6 +67,7 @@ class Play:
         self._step = step
         self._done = done
         self._tally = Tally()
+        self._owner: Client
         # Twice what the workers may hold: they always have work, and items do not age in a growing queue.
         self._room = asyncio.Semaphore(2 * workload.workers * workload.credit)
 
@@ -75,6 +75,7 @@ class Play:
         """Run to the end, or until progress stops; then compare with what the service reports."""
         async with self._client(_ignore) as owner:
             await owner.demand("set", stanzas.create(NODE, _OPTIONS))
+            self._owner = owner
             async with asyncio.TaskGroup() as group:
                 cast = [group.create_task(self._work()) for _ in range(self._workload.workers)]
                 numbers = iter(range(1, self._workload.items + 1))
@@ -94,6 +95,7 @@ class Play:
     async def _publish(self, numbers: Iterator[int]) -> None:
         """Publish while there are numbers, with a bounded number of open publishes."""
         async with self._client(_ignore) as client, asyncio.TaskGroup() as group:
+            await self._admit(client, "publisher")
             for number in numbers:
                 await self._room.acquire()
                 group.create_task(
@@ -115,8 +117,13 @@ class Play:
                     group.create_task(self._acknowledge(client, item))
 
             async with self._client(receive) as client:
+                await self._admit(client, "member")
                 await client.demand("set", stanzas.subscribe(NODE, client.boundjid.full, self._workload.credit))
                 await asyncio.Event().wait()
+
+    async def _admit(self, client: Client, affiliation: str) -> None:
+        """Admit an account to the queue, as its owner: nobody else may use it."""
+        await self._owner.demand("set", stanzas.admit(NODE, client.boundjid.bare, affiliation))
 
     async def _acknowledge(self, client: Client, item: Delivered) -> None:
         reply = await client.ask("set", stanzas.retract(NODE, item))

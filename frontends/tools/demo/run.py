@@ -77,7 +77,7 @@ def _servers(frontends: int) -> Iterator[_Servers]:
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
-        settings = ejabberd.settings(redis.url)
+        settings = ejabberd.settings(redis.url) | {"TRUSTED_DOMAINS": ejabberd.anonymous}
         running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
         address = ServiceAddress(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port)
         yield _Servers(address, redis.url, running)

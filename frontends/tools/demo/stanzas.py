@@ -31,6 +31,14 @@ def create(node: str, options: Mapping[str, str]) -> str:
     return f"<pubsub xmlns='{ns.PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
 
 
+def admit(node: str, jid: str, affiliation: str) -> str:
+    """Return the owner's request that gives a JID an affiliation."""
+    return (
+        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node={quoteattr(node)}>"
+        f"<affiliation jid={quoteattr(jid)} affiliation='{affiliation}'/></affiliations></pubsub>"
+    )
+
+
 def publish(node: str, item_id: str, payload: str) -> str:
     """Return the publish of an item; its id makes a repeat harmless."""
     return (

@@ -71,6 +71,11 @@ class Ejabberd(Server):
             "XMPP_SECRET": self.secret,
         }
 
+    def open_settings(self, redis_url: str) -> dict[str, str]:
+        """Return the same for a benchmark, whose anonymous accounts use each other's nodes."""
+        admits = {"NODE_CREATION": "anyone", "DEFAULT_ACCESS_MODEL": "open", "TRUSTED_DOMAINS": self.anonymous}
+        return self.settings(redis_url) | admits
+
     def _launch(self) -> Process:
         spool = self.directory / "spool"
         spool.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer, valkey_binary
+from tests.admitting import ADMITTING
 from tests.doors.amqp.served import AmqpFrontend, connected
 from tests.doors.frontend import ALICE
 
@@ -28,7 +29,7 @@ def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: st
     fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
     fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
     fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
-    asyncio.run(_declare(CommandSettings(redis_url=url, node_quota=100_000), name, fields))
+    asyncio.run(_declare(CommandSettings(**ADMITTING, redis_url=url, node_quota=100_000), name, fields))
     return name
 
 

@@ -22,6 +22,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import sasl, types
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.raw import NULL, attach, frame, heard, opened, performative, plain, sasl_init
 from tests.doors.amqp.served import AmqpFrontend, annotations, bodies, connected, consumer, producer, send, sql
@@ -132,7 +133,7 @@ def test_what_nobody_can_read(redis: RedisServer, alice: BlockingConnection, new
 
 
 async def _publish(url: str, node: str, envelope: bytes) -> None:
-    core = RedisCore(CommandSettings(redis_url=url), None)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=url), None)
     try:
         assert isinstance(await core.ask(Publish(node, Jid(ALICE), None, envelope, len(envelope))), Published)
     finally:

@@ -31,6 +31,7 @@ from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.server import AmqpServer
 from frontends.passwords import Passwords
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.doors.amqp.event_hubs import KEYS, signed
 from tests.doors.amqp.raw import (
     BEGIN,
@@ -122,7 +123,7 @@ async def heard(line: socket.socket, sign: bytes) -> None:
 @pytest.fixture
 async def core(redis: RedisServer) -> RedisCore:
     """Provide a core."""
-    core = RedisCore(CommandSettings(redis_url=redis.url, node_quota=100_000), None, "amqp")
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000), None, "amqp")
     await core.start()
     return core
 

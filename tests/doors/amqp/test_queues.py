@@ -49,6 +49,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import types
 from frontends.tools.servers.redis import RedisServer, valkey_binary
+from tests.admitting import ADMITTING
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.raw import frame, opened
 from tests.doors.amqp.served import (
@@ -76,7 +77,7 @@ def ask(redis: RedisServer, command: Command) -> Result:
     """Run a command that no consumer has."""
 
     async def asked() -> Result:
-        core = RedisCore(CommandSettings(redis_url=redis.url), None)
+        core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url), None)
         try:
             return await core.ask(command)
         finally:

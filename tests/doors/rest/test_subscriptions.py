@@ -18,6 +18,7 @@ from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.doors.frontend import ALICE
 from tests.doors.rest.raw import Line
 from tests.doors.rest.served import RestFrontend, client, problem
@@ -670,7 +671,7 @@ def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str
 
 async def collected(url: str, top: str, *leaves: str) -> None:
     """Create a collection of Alice's, and leaves in it."""
-    core = RedisCore(CommandSettings(redis_url=url), None)
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=url), None)
     kind = {"pubsub#node_type": ("collection",)}
     assert isinstance(await core.ask(Declare(top, Jid(ALICE), kind)), Declared)
     for leaf in leaves:

@@ -14,6 +14,7 @@ from broker.model.results import Published, Result, Retracted, SubscriptionList
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
+from tests.admitting import ADMITTING
 from tests.doors.frontend import ALICE
 from tests.doors.rest.served import RestFrontend
 
@@ -25,7 +26,7 @@ def ask(redis: RedisServer, command: Command) -> Result:
     """Run a command that no client of this door has."""
 
     async def asked() -> Result:
-        core = RedisCore(CommandSettings(redis_url=redis.url), None)
+        core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url), None)
         try:
             return await core.ask(command)
         finally:

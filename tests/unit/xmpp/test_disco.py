@@ -9,12 +9,13 @@ import pytest
 from broker.model.commands import Children, Command, Describe, Nodes
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.options import AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Counted, Described, Listing, Refused
 from broker.model.tree import NodeType
 from frontends.xmpp import disco, replies, requests
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.adhoc.commands import AdhocContext
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
@@ -144,12 +145,25 @@ def test_discovery_changes_nothing(fault: Callable[..., MalformedRequest], space
     assert fault(f"<query xmlns='{space}'/>", "set").problem is Problem.BAD_REQUEST
 
 
-def test_the_default_access_model(read: Read) -> None:
+@pytest.mark.parametrize("model", AccessModel)
+def test_the_default_access_model(make_iq: MakeIq, model: AccessModel) -> None:
     """XEP-0060 §10: `access-…` is the default model of nodes, so there is one."""
-    answer = read(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
+    iq = make_iq(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
+    answer = requests.read(iq, AdhocContext(node=NodeConfig(access_model=model)))
     assert isinstance(answer, DoorAnswer)
     told = {name for name in _features(ET.fromstring(answer.content)) if name and "#access-" in name}
-    assert told == {f"{ns.PUBSUB}#access-open"}
+    assert told == {f"{ns.PUBSUB}#access-{model.value}"}
+
+
+@pytest.mark.parametrize("kind", NodeType)
+def test_a_node_that_the_asker_may_not_read(make_iq: MakeIq, kind: NodeType) -> None:
+    """It tells identity, features and the bounds of batches, without owners, creator and counts."""
+    record = replace(_RECORD, config=replace(_RECORD.config, node_type=kind))
+    asked = Question(make_iq(""), Describe("jobs", _ME, as_owner=False), View.INFO)
+    query = ET.fromstring(replies.answer(asked, Described(record, reads=False)))[0]
+    fields = {field.get("var") for field in query.iter(f"{{{ns.FORM}}}field")} - {"FORM_TYPE"}
+    assert fields == (set() if record.config.collects else {"stanzaq#batch_max", "stanzaq#batch_bytes"})
+    assert (query[0].get("type"), query[0].get("name")) == (kind.value, "T") and ns.PUBSUB in _features(query)
 
 
 def test_the_address_of_a_node(make_iq: MakeIq) -> None:

@@ -113,7 +113,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 # Presence, bounces, confirmations and approvals are no requests; a node's counts and a cancel are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, commands.Approve}
 _ELSEWHERE |= {commands.Fetch, commands.Bind, commands.Unbind}
-_ELSEWHERE |= {commands.Reserve, commands.Redeem}
+_ELSEWHERE |= {commands.Reserve, commands.Redeem, commands.ListRequests}
 _ELSEWHERE |= {commands.InspectItems, commands.MoveItems, commands.Release, commands.Overview, commands.ShowHistory}
 _ELSEWHERE |= {commands.Frontends, commands.Disconnect, commands.Cancel, commands.ListQuotas, commands.SetQuota}
 
@@ -154,7 +154,7 @@ def test_an_outcome_of_something_else_is_our_fault(make_iq: MakeIq) -> None:
         with pytest.raises(TypeError):
             replies.answer(Question(make_iq(""), Publish("jobs", _ME, None, b"", 0)), outcome)
     with pytest.raises(TypeError):
-        replies.answer(Question(make_iq(""), Describe("jobs", _ME, as_owner=False), View.INFO), Described(_RECORD))
+        replies.answer(Question(make_iq(""), Describe("jobs", _ME, as_owner=False), View.NOTHING), Described(_RECORD))
 
 
 def test_published(make_iq: MakeIq) -> None:

@@ -73,7 +73,7 @@ OWNERS = {
     "configure", "affiliate", "purge", "delete", "describe as owner", "list subscribers", "manage subscribers", "approve",
     "send pending",
 }  # fmt: skip
-READING = {"subscribe", "browse"}
+READING = {"subscribe", "browse", "stats"}
 
 
 def allowed(standing: Affiliation, config: NodeConfig | None = None) -> set[str]:
