@@ -127,9 +127,7 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             *(forms.Field(name, (value,), "text-single") for name, value in _write_meta_data(record).items() if value),
             forms.Field("pubsub#owner", owners, "jid-multi"),
             forms.Field("pubsub#num_subscribers", (str(counted.subscribers),), "text-single"),
-            *(() if record.config.collects else _BATCH_BOUNDS),
-            # A worker renews its locks in time whatever its own clock says.
-            forms.Field("stanzaq#lock_seconds", (str(record.config.lock_seconds),), "text-single"),
+            *_bounds(record),
             forms.Field("stanzaq#waiting", (str(counted.waiting),), "text-single"),
             forms.Field("stanzaq#eligible", (str(counted.eligible),), "text-single"),
             forms.Field("stanzaq#delayed", (str(counted.delayed),), "text-single"),
@@ -147,8 +145,13 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
 
 def closed_node_info(record: NodeRecord) -> bytes:
     """Write what a node tells those that may not read it, and may publish or ask for a subscription."""
-    bounds = () if record.config.collects else _BATCH_BOUNDS
-    return _node_info(record, forms.write_form("result", ns.PUBSUB_META_DATA, bounds) if bounds else "")
+    return _node_info(record, forms.write_form("result", ns.PUBSUB_META_DATA, _bounds(record)))
+
+
+def _bounds(record: NodeRecord) -> tuple[forms.Field, ...]:
+    # A worker renews its locks in time whatever its own clock says.
+    lock = forms.Field("stanzaq#lock_seconds", (str(record.config.lock_seconds),), "text-single")
+    return (lock,) if record.config.collects else (*_BATCH_BOUNDS, lock)
 
 
 def _node_info(record: NodeRecord, form: str) -> bytes:

@@ -75,6 +75,8 @@ async def worked(said: str) -> None:
 async def added(said: str) -> None:
     """Make the printed queue, and add the printed accounts: the one over HTTP sees the queue."""
     create = re.findall(r"^export STANZAQ_REDIS_URL=.*\n.* node create .*$", said, re.MULTILINE)
+    grant = re.findall(r"^.* node grant .*$", said, re.MULTILINE)
+    create = [f"{first}\n{second}" for first, second in zip(create, grant, strict=True)]
     register = re.findall(r"^.* import register\n.*$", said, re.MULTILINE)
     for command in (*create, *register):
         done = await asyncio.create_subprocess_shell(command, stdout=PIPE, stderr=PIPE)

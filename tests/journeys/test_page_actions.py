@@ -334,7 +334,7 @@ def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: s
     sign_in(browser, frontend, BOB)
     for part, words in (
         ("settings", "Only the queue's owners"),
-        ("hour", "admits only those on its list"),
+        ("hour", "admits only accounts on its list"),
         ("items", "owners"),
     ):
         browser.driver.execute_script(f"location.hash = '#/queue/{log}/{part}'")

@@ -41,7 +41,7 @@ _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONL
 READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
 """Those that may read a node whatever its access model is."""
 
-_CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
+_CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only accounts on its list: its owner can add yours as a member")
 _UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
 OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
 _LEASED = Refused(Problem.FORBIDDEN, "the lease belongs to another")

@@ -157,12 +157,13 @@ def test_the_default_access_model(make_iq: MakeIq, model: AccessModel) -> None:
 
 @pytest.mark.parametrize("kind", NodeType)
 def test_a_node_that_the_asker_may_not_read(make_iq: MakeIq, kind: NodeType) -> None:
-    """It tells identity, features and the bounds of batches, without owners, creator and counts."""
+    """It tells identity, features, the bounds of batches and how long locks last; neither owners nor creator nor counts."""
     record = replace(_RECORD, config=replace(_RECORD.config, node_type=kind))
     asked = Question(make_iq(""), Describe("jobs", _ME, as_owner=False), View.INFO)
     query = ET.fromstring(replies.answer(asked, Described(record, reads=False)))[0]
     fields = {field.get("var") for field in query.iter(f"{{{ns.FORM}}}field")} - {"FORM_TYPE"}
-    assert fields == (set() if record.config.collects else {"stanzaq#batch_max", "stanzaq#batch_bytes"})
+    bounds = set() if record.config.collects else {"stanzaq#batch_max", "stanzaq#batch_bytes"}
+    assert fields == bounds | {"stanzaq#lock_seconds"}
     assert (query[0].get("type"), query[0].get("name")) == (kind.value, "T") and ns.PUBSUB in _features(query)
 
 
