@@ -114,6 +114,7 @@ class RedisCore:
         self._libraries = Libraries(self._server)
         self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)
         self._routers: dict[str, NodeRouter] = {}
+        self._left_marks = False
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
@@ -285,8 +286,11 @@ class RedisCore:
         for task in self._running:
             task.cancel()
         self._tasks.cancel()
-        # Others take over from a frontend that has something to report. From a process that cannot send nobody does.
-        reported = all(not pipeline.unreported and pipeline.quiet for pipeline in self.pipelines())
+        # Others take over from a frontend that has something to report, or has left marks. From a process that cannot send nobody
+        # does.
+        reported = (
+            all(not pipeline.unreported and pipeline.quiet for pipeline in self.pipelines()) and not self._left_marks
+        )
         if self._running if self._relay else reported:
             try:
                 await self._heartbeat.deregister()
@@ -438,11 +442,17 @@ class RedisCore:
         return list(self._routers.values())
 
     def pipelines(self) -> list[PartitionPipeline]:
-        """Return all open pipelines; idle ones are dropped when there are many."""
-        if len(self._routers) > IDLE_PIPELINES:
-            for node in [node for node, router in self._routers.items() if router.idle]:
-                del self._routers[node]
+        """Return all open pipelines."""
         return [pipeline for router in self._routers.values() for pipeline in router.pipelines()]
+
+    def drop_idle(self) -> None:
+        """Drop idle pipelines when there are many, and the routers of nodes that have none left."""
+        if sum(router.size for router in self._routers.values()) <= IDLE_PIPELINES:
+            return
+        for node, router in list(self._routers.items()):
+            self._left_marks |= router.drop_idle()
+            if router.empty:
+                del self._routers[node]
 
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""

@@ -4,6 +4,7 @@ Servers are started by the main thread, with which they end.
 """
 
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,9 @@ REDIS_TIMEOUT: Final = 1.0
 WATCHDOG_SECONDS: Final = 4.0
 """Enough for a process that starts on a machine where twenty others want the same two cores."""
 DRAIN_SECONDS: Final = 3.0
+MEMORY_BYTES: Final = 256 * 1024 * 1024
+"""The chart's limit. The kernel refuses a process more private memory, whether it is resident or not, so it is a little less."""
+
 ROOT: Final = Path.cwd()
 
 
@@ -55,12 +59,14 @@ class Frontend(service.Frontend):
 
     def _launch(self) -> Process:
         own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
-        return Process(
+        process = Process(
             [sys.executable, "-m", "frontends.cli", "serve", "xmpp"],
             directory=self.tree,
             log=self._log,
             environment=own | self.environment | {f"STANZAQ_{name}": value for name, value in self._settings.items()},
         )
+        resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+        return process
 
 
 class Player(Server):

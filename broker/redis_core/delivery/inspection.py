@@ -14,10 +14,10 @@ from broker.model.problems import Problem
 from broker.model.results import Counted, InspectedItems, Overviewed, Refused, Result, Summary
 from broker.redis_core.commands.admin_parts import InspectedPartition, InspectPartition
 from broker.redis_core.commands.internal import GONE, Ask
+from broker.redis_core.nodes.counting import count_nodes
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.registry.authorization import READERS
-from broker.redis_core.registry.merge import added_up
 
 if TYPE_CHECKING:
     from broker.model.items import ItemDetails
@@ -99,11 +99,11 @@ class Inspection:
             total = len(affiliations)
             names = tuple(affiliations)[command.first : command.first + command.limit]
         records = await self._store.records(names)
-        counts = await self._store.counts([each for record in records for each in record.partitions])
-        nodes = []
-        for record in records:
-            outcomes = [counts[each] for each in record.partitions if each in counts] or [NOTHING]
-            nodes.append(Summary(record, added_up(outcomes), affiliations.get(record.name, Affiliation.OWNER)))
+        counts = await count_nodes(self._store, records)
+        nodes = [
+            Summary(record, counts.get(record.name, NOTHING), affiliations.get(record.name, Affiliation.OWNER))
+            for record in records
+        ]
         return Overviewed(tuple(nodes), total)
 
 

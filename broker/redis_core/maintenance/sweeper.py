@@ -16,17 +16,17 @@ import structlog
 from broker.model.items import Notice
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
-from broker.model.results import Counted, Refused
+from broker.model.results import Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.delivery import relay
 from broker.redis_core.groups.ownership import Ownership
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, MAX_SWEEPS, Heartbeat, HeartbeatResult
 from broker.redis_core.metrics import Metrics
+from broker.redis_core.nodes.counting import count_nodes
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.partitions.pipeline import PartitionPipeline
-from broker.redis_core.records.store import LISTED, NodeStore
-from broker.redis_core.registry.merge import added_up
+from broker.redis_core.records.store import LISTED, NodeStore, in_pages
 from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.routing.router import NodeRouter
 from broker.redis_core.subscriptions.approvals import Approvals
@@ -71,6 +71,9 @@ class Pipelines(Protocol):
     def pipelines(self) -> list[PartitionPipeline]:
         """Return all open pipelines."""
 
+    def drop_idle(self) -> None:
+        """Drop idle pipelines when there are many."""
+
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
 
@@ -101,6 +104,8 @@ class Sweeper:
         self._taking_over: set[str] = set()
         self._retry_at: dict[str, float] = {}
         self._sweeping = 0
+        self._walk = asyncio.Lock()
+        self._asked = self._covered = 0
         self._measured_ms = 0
         self._turns = 0
         self._scanned_nodes = 0
@@ -120,6 +125,7 @@ class Sweeper:
         self._begin_takeovers(found.dead)
         if found.early:
             return
+        self._core.drop_idle()
         self._report_sent()
         for router in self._core.routers():
             router.tick()
@@ -228,13 +234,26 @@ class Sweeper:
                 raise outcome
 
     async def sweep_all(self) -> None:
-        """Sweep every partition once: after a start, or when due partitions may have been lost."""
+        """Sweep every partition once: after a start, or when due partitions may have been lost.
+
+        Those who ask for it meanwhile wait, and share one walk that begins after they have asked.
+        """
+        self._asked += 1
+        asked = self._asked
+        async with self._walk:
+            if self._covered < asked:
+                covered = self._asked
+                await self._sweep_all()
+                self._covered = covered
+
+    async def _sweep_all(self) -> None:
         try:
             for _first in range(0, len(self._core.routers()), LISTED):
                 await self._compare_records(LISTED)
             async for names in self._names():
                 sweep = partial(self._sweep_one, unfinished=await self._store.find_unfinished(names))
-                await self._run_in_batches(await self._store.partitions(names), SWEEP_BATCH, sweep)
+                async for page in self._store.partition_pages(names):
+                    await self._run_in_batches(page, SWEEP_BATCH, sweep)
         except CoreUnavailable:
             self._heartbeat.mark_state_unknown()
             raise
@@ -259,6 +278,7 @@ class Sweeper:
         Another fault is logged: it is that of one partition, such as an unreadable record.
         """
         well = True
+        self._core.drop_idle()
         for first in range(0, len(partitions), at_once):
             some = partitions[first : first + at_once]
             await self._read_records(some)
@@ -279,14 +299,13 @@ class Sweeper:
             living = await self._heartbeat.live_frontends()
             # Partitions with its deliveries are found in bulk and come before idle ones. Each live frontend begins with its
             # share, then checks the shares of others, which may die meanwhile.
-            complete, others = True, list[Partition]()
-            async for found in self._partitions():
-                mine: list[Partition] = []
-                for each in found:
-                    (mine if _first_frontend(each, living) in {self._core.frontend, ""} else others).append(each)
-                complete = await self._take_over_all(mine, frontend) and complete
-            for at in range(0, len(others), LISTED):
-                complete = await self._take_over_all(others[at : at + LISTED], frontend) and complete
+            complete = True
+            for mine in (True, False):
+                async for page in self._pages():
+                    share = [
+                        each for each in page if (_first_frontend(each, living) in {self._core.frontend, ""}) is mine
+                    ]
+                    complete = await self._take_over_all(share, frontend) and complete
             if complete:
                 self._heartbeat.report_taken_over(frontend)
             else:
@@ -332,22 +351,18 @@ class Sweeper:
         changed = await self._store.find_changed(self._measured_ms, upto)
         metrics.keep(there)
         wanted = [name for name in there if name in changed or name not in metrics.measured]
-        for first in range(0, len(wanted), LISTED):
-            records = await self._store.records(wanted[first : first + LISTED])
-            counts = await self._store.counts([each for record in records for each in record.partitions])
-            measured: dict[str, Counted] = {}
-            for record in records:
-                outcomes = [counts[each] for each in record.partitions if each in counts]
-                if outcomes:
-                    measured[record.name] = added_up(outcomes)
-                    metrics.gauge(record.name, measured[record.name])
+        for names in in_pages(wanted):
+            measured = await count_nodes(self._store, await self._store.records(names))
+            for name, counted in measured.items():
+                metrics.gauge(name, counted)
             if measured:
                 await self._core.histories.note(upto, measured)
         self._measured_ms = upto
 
-    async def _partitions(self) -> AsyncIterator[list[Partition]]:
+    async def _pages(self) -> AsyncIterator[list[Partition]]:
         async for names in self._names():
-            yield await self._store.partitions(names)
+            async for page in self._store.partition_pages(names):
+                yield page
 
     async def _compare_records(self, most: int) -> None:
         """Compare the next cached records with Redis, and forget a record of another incarnation or revision.

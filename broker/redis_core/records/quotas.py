@@ -13,7 +13,7 @@ from broker import keys
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, MalformedRequest, ScriptDefect
 from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, find_quotas
-from broker.redis_core.records.store import NodeStore
+from broker.redis_core.records.store import NodeStore, in_pages
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.failure_log import FailureLog
 
@@ -105,12 +105,12 @@ class Quotas:
             return QuotaStatus(subject, quota)
         names = await self._store.created_nodes.members(Jid(subject))
         records = [record for record in await self._store.records(names) if counts_for(subject, record.creator)]
-        partitions = [each for record in records for each in record.partitions]
-        counts = (await self._store.counts(partitions)).values()
-        items = sum(each.waiting + each.in_flight + each.dying + each.kept for each in counts)
-        size = None
-        if quota.bytes is not None:
-            size = await self.memory([keys.of_partition("log", each) for each in partitions])
+        items, size = 0, None if quota.bytes is None else 0
+        for page in in_pages(each for record in records for each in record.partitions):
+            counts = (await self._store.counts(page)).values()
+            items += sum(each.waiting + each.in_flight + each.dying + each.kept for each in counts)
+            if size is not None:
+                size += await self.memory([keys.of_partition("log", each) for each in page])
         return QuotaStatus(subject, quota, len(records), items, size)
 
     async def statuses(self) -> tuple[QuotaStatus, ...]:

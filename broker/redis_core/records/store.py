@@ -6,7 +6,9 @@ reader skips. Must not know how partitions work.
 
 import contextlib
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
 
 import structlog
 
@@ -24,6 +26,8 @@ from broker.redis_core.redis_client.client import Line, Server, Value
 
 log = structlog.get_logger()
 
+_T = TypeVar("_T")
+
 GRAVE_SECONDS = 86_400
 """How long a deleted partition is marked, so that a late frontend does not open it again."""
 
@@ -36,6 +40,13 @@ _ACCESS_MODEL = "pubsub#access_model"
 _PARTITIONS = "stanzaq#partitions"
 _FORMER = "stanzaq#partitions_before"
 """Earlier partition counts, stored with the options so that they are read together with the present one."""
+
+
+def in_pages(those: Iterable[_T]) -> Iterator[list[_T]]:
+    """Yield things in lists of at most `LISTED`: what is asked about them, and answered, has bounded room."""
+    rest = iter(those)
+    while page := list(islice(rest, LISTED)):
+        yield page
 
 
 @frozen
@@ -343,16 +354,22 @@ class NodeStore:
 
     async def partitions(self, names: Sequence[str]) -> list[Partition]:
         """Return the partitions of those nodes that exist; the first one of a node whose record cannot be read."""
+        return [each async for page in self.partition_pages(names) for each in page]
+
+    async def partition_pages(self, names: Sequence[str]) -> AsyncIterator[list[Partition]]:
+        """Yield the same in pages of at most `LISTED`, however many partitions a node has."""
         lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
         counted = [("HGET", keys.of_node("options", name), _PARTITIONS) for name in names]
         found = await self._server.reads([*lived, *counted])
         incarnations, counts = found[: len(names)], found[len(names) :]
-        return [
+        those = (
             Partition(name, life.decode(), number)
             for name, life, count in zip(names, incarnations, counts, strict=True)
             if life
             for number in range(int(count) if count and count.isdigit() else 1)
-        ]
+        )
+        for page in in_pages(those):
+            yield page
 
     async def access(self, names: Sequence[str], jid: Jid) -> list[tuple[str, str]]:
         """Return the stored affiliation of a bare JID with each node, and its access model; empty for the defaults."""

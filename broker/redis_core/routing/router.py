@@ -210,9 +210,20 @@ class NodeRouter:
         return self._reading is None and all(pipeline.quiet for pipeline in self._pipelines.values())
 
     @property
-    def idle(self) -> bool:
-        """Whether the router may be dropped: nothing is under way or still to be reported."""
-        return self._reading is None and self._reports.idle and all(each.idle for each in self._pipelines.values())
+    def size(self) -> int:
+        """How many pipelines are open; a router takes as much room as one."""
+        return len(self._pipelines) + 1
+
+    def drop_idle(self) -> bool:
+        """Drop idle pipelines; returns whether Redis may hold sent marks of any."""
+        idle = {number: each for number, each in self._pipelines.items() if each.idle}
+        self._pipelines = {number: each for number, each in self._pipelines.items() if number not in idle}
+        return any(each.may_be_marked for each in idle.values())
+
+    @property
+    def empty(self) -> bool:
+        """Whether the router may be dropped: it has no pipelines, and nothing is under way or still to be reported."""
+        return not self._pipelines and self._reading is None and self._reports.idle
 
     def tick(self) -> None:
         """Repeat failed reports to coordinators."""

@@ -253,7 +253,7 @@ def test_refusals(hubs: AmqpFrontend, new_log: NewLog) -> None:
         (address(hubs, log), {"partition_id": "0", "group": "two"}, "amqp:not-found"),
         (address(hubs, log), {"partition_id": "0", "starting_position": "5"}, "amqp:invalid-field"),
         (address(hubs, log), {"partition_id": "0", "owner_level": -1}, "amqp:invalid-field"),
-        (address(hubs, log, **bobs), {"partition_id": "0"}, "amqp:unauthorized-access"),
+        (address(hubs, log, **bobs), {"partition_id": "0"}, "UnauthorizedAccess"),
         (address(hubs, queue), {"partition_id": "0"}, "400"),
     ):
         with reading(connection, **wanted) as reader:
