@@ -441,6 +441,13 @@ TABLE: Final = (
         "NODE_QUOTA, quotas",
     ),
     Key(
+        "created_partitions",
+        "hash",
+        "jid",
+        "of these nodes: node -> partitions that count for the quota, and when they were counted, in ms",
+        "as `created_nodes`",
+    ),
+    Key(
         "quota_use",
         "hash",
         "jid",

@@ -198,6 +198,12 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         " admits; authorize, those that an owner approves; or open, everybody",
     )
     node_quota: int = Field(default=100, ge=0, le=1_000_000, description="most nodes that one owner may have, e.g. 100")
+    partition_quota: int = Field(
+        default=1_024,
+        ge=0,
+        le=100_000_000,
+        description="most partitions that the nodes of one owner may have together, e.g. 1024",
+    )
     default_queueing: bool = Field(default=True, description="true or false: whether a node is a queue by default")
     qos_retry_seconds: float = Field(
         default=5.0,

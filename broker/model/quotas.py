@@ -13,7 +13,7 @@ from broker.model.problems import MalformedRequest, Problem
 DEFAULT: Final = "default"
 """The subject whose quota holds for each owner without a quota of its own."""
 
-FIELDS: Final = ("nodes", "items", "bytes", "publish_rate")
+FIELDS: Final = ("nodes", "partitions", "items", "bytes", "publish_rate")
 MOST: Final = 10**15
 MOST_QUOTAS: Final = 1_000
 
@@ -26,6 +26,7 @@ class Quota:
     """What the nodes of a subject may hold together; None and the empty rate are no limit."""
 
     nodes: int | None = None
+    partitions: int | None = None
     items: int | None = None
     bytes: int | None = None
     publish_rate: str = ""
@@ -84,13 +85,14 @@ class QuotaStatus:
     subject: str
     quota: Quota
     nodes: int | None = None
+    partitions: int | None = None
     items: int | None = None
     bytes: int | None = None
 
     @property
     def used(self) -> dict[str, int]:
         """What is measured, by name."""
-        found = {"nodes": self.nodes, "items": self.items, "bytes": self.bytes}
+        found = {name: getattr(self, name) for name in FIELDS[:-1]}
         return {name: value for name, value in found.items() if value is not None}
 
     @property

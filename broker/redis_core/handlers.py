@@ -64,7 +64,13 @@ class Handlers:
     def __init__(self, server: Server, records: Records, settings: Settings, core: HandlerPort, door: str) -> None:
         """Make all handlers of a frontend at a door."""
         store = records.store
-        rules = Rules(store.admins, creators(settings, door), settings.node_defaults, settings.node_quota)
+        rules = Rules(
+            store.admins,
+            creators(settings, door),
+            settings.node_defaults,
+            settings.node_quota,
+            settings.partition_quota,
+        )
         members, pending = GroupMembers(server), PendingList(server, store)
         ask = core.ask_partition
         self._core = core

@@ -48,7 +48,9 @@ def quota_list(
 @app.command("set")
 def quota_set(
     subject: Subject,
-    limits: Annotated[list[str], typer.Argument(help="nodes=, items=, bytes= and publish_rate=; the others are none.")],
+    limits: Annotated[
+        list[str], typer.Argument(help="nodes=, partitions=, items=, bytes= and publish_rate=; the others are none.")
+    ],
     config: Config = None,
     *,
     as_json: Json = False,

@@ -149,7 +149,7 @@ _LIMITS: Final = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        **{name: {**_WHOLE, "minimum": 0, "maximum": quotas.MOST} for name in ("nodes", "items", "bytes")},
+        **{name: {**_WHOLE, "minimum": 0, "maximum": quotas.MOST} for name in quotas.FIELDS[:-1]},
         "publish_rate": {**_TEXT, "pattern": f"^{RATE.pattern}$"},
     },
 }

@@ -100,6 +100,52 @@ async def test_nodes_of_a_domain(make_core: MakeCore, store: Store, node: str) -
     assert next((each.subject, each.nodes) for each in listed.quotas) == ("x", 4)
 
 
+async def test_partitions(make_core: MakeCore, store: Store, node: str) -> None:
+    """Of many that create nodes, or add partitions, at once exactly as many succeed as their owner has room for."""
+    cores = [await made(make_core, partition_quota=20), await made(make_core, partition_quota=20)]
+    await declared(cores[0], f"{node}-early", partitions="3")
+    async with store.client() as client:
+        # An earlier version did not count partitions.
+        await client.delete(keys.of_jid("created_partitions", bare_jid(ALICE)))
+    five = {"stanzaq#partitions": ("5",)}
+    asked = [core.ask(Declare(f"{node}-{number}-{core.name}", ALICE, five)) for number in range(4) for core in cores]
+    asked += [core.ask(Configure(f"{node}-early", ALICE, {"stanzaq#partitions": ("8",)})) for core in cores]
+    results = await asyncio.gather(*asked)
+    assert {each.problem for each in refused(results)} <= {Problem.TOO_MANY_NODES, Problem.UNAVAILABLE}
+    records = [await cores[0]._store.read(name) for name in await cores[0]._store.names()]
+    held = sum(each.config.partitions for each in records if each)
+    assert 16 <= held <= 20
+    # A node that exists is created again, with fewer: that makes no room.
+    (exists,) = refused([await cores[1].ask(Declare(f"{node}-early", ALICE, {}))])
+    (over,) = refused([await cores[0].ask(Declare(f"{node}-more", ALICE, five))])
+    assert (exists.problem, over.problem) == (Problem.NODE_EXISTS, Problem.TOO_MANY_NODES)
+    assert f"5 partitions are too many: your other nodes have {held}, and 20 are allowed" in over.detail
+    await declared(cores[0], f"{node}-bobs", BOB, partitions="20")
+    await declared(cores[0], f"{node}-admins", ADMIN, partitions="21")
+    for name in await cores[0]._store.names():
+        if "early" not in name:
+            await cores[1].ask(Delete(name, ALICE))
+    await declared(cores[1], f"{node}-later", partitions="12")
+
+
+async def test_partitions_of_a_domain(make_core: MakeCore, node: str) -> None:
+    """An administrator limits an owner and a domain: both have room, or the node is refused; what exists is counted."""
+    core = await made(make_core)
+    await declared(core, node, partitions="3")
+    await limited([core], "x", partitions="5")
+    await limited([core], bare_jid(ALICE), partitions="4")
+    for owner, partitions, said in (
+        (ALICE, "2", "your other nodes have 3, and 4 are allowed"),
+        (BOB, "3", "other nodes of the users of x have 3, and 5 are allowed"),
+    ):
+        (over,) = refused([await core.ask(Declare(f"{node}-2", owner, {"stanzaq#partitions": (partitions,)}))])
+        assert said in over.detail
+    await declared(core, f"{node}-2", BOB, partitions="2")
+    found = await core.ask(ListQuotas(ADMIN))
+    assert isinstance(found, QuotaList)
+    assert {each.subject: each.partitions for each in found.quotas} == {"x": 5, bare_jid(ALICE): 3}
+
+
 async def test_nodes_that_exist(make_core: MakeCore, store: Store, node: str) -> None:
     """Who creates a node that exists, as workers do when they start, takes it from no quota: of its creator, or its domain."""
     core = await made(make_core)
@@ -200,9 +246,9 @@ async def test_who_sets_them(make_core: MakeCore, store: Store) -> None:
     async with store.client() as client:
         await client.hset(keys.of_service("quotas"), "y", '{"unheard": 1}')
     assert await core.ask(ListQuotas(ADMIN)) == QuotaList(
-        (QuotaStatus("default", quota), QuotaStatus("x", quota, 0, 0), QuotaStatus("alice@x", quota, 0, 0))
+        (QuotaStatus("default", quota), QuotaStatus("x", quota, 0, 0, 0), QuotaStatus("alice@x", quota, 0, 0, 0))
     )
-    both = (QuotaStatus("x", quota, 0, 0), QuotaStatus("bob@x", quota, 0, 0))
+    both = (QuotaStatus("x", quota, 0, 0, 0), QuotaStatus("bob@x", quota, 0, 0, 0))
     assert await core.ask(ListQuotas(ADMIN, bare_jid(BOB))) == QuotaList(both)
     assert await core.ask(ListQuotas(BOB, bare_jid(BOB))) == QuotaList(both[1:])
     assert await core.ask(ListQuotas(ADMIN, bare_jid(ADMIN))) == QuotaList(())

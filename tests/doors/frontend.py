@@ -39,6 +39,7 @@ class DoorFrontend(Server):
             "LOG_FORMAT": "json",
             # All tests of one process create nodes of the same few owners.
             "NODE_QUOTA": "100000",
+            "PARTITION_QUOTA": "1000000",
             **ADMITTING_ENVIRONMENT,
             **settings,
         }

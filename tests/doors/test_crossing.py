@@ -215,7 +215,9 @@ Doors = dict[str, Xmpp | Rest | Amqp]
 async def doors(redis: RedisServer, processes: tuple[RestFrontend, AmqpFrontend]) -> AsyncIterator[Doors]:
     """Return all doors by their names."""
     door = Door()
-    core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000), door)
+    core = RedisCore(
+        CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000, partition_quota=1_000_000), door
+    )
     await core.start()
     yield {"xmpp": Xmpp(core, door), "rest": Rest(processes[0]), "amqp": Amqp(processes[1])}
     await core.stop()
@@ -224,7 +226,9 @@ async def doors(redis: RedisServer, processes: tuple[RestFrontend, AmqpFrontend]
 @pytest.fixture
 async def log(redis: RedisServer) -> str:
     """Return a new log."""
-    core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000), None)
+    core = RedisCore(
+        CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000, partition_quota=1_000_000), None
+    )
     node = f"log-{token_hex(4)}"
     fields = {"{urn:xmpp:pubsub:queueing:0}enabled": ("0",), "stanzaq#retention_items": ("1000",)}
     try:

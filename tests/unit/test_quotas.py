@@ -8,12 +8,12 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from broker.model.quotas import Quota, QuotaStatus, counts_for, find_quotas
 
-WHOLE = Quota(1, 2, 3, "4/m")
+WHOLE = Quota(1, 5, 2, 3, "4/m")
 
 
 def test_reads_and_stores() -> None:
     """What is read is stored and read again; scripts get - for what is not limited."""
-    texts = {"nodes": "1", "items": "2", "bytes": "3", "publish_rate": "4/m"}
+    texts = {"nodes": "1", "partitions": "5", "items": "2", "bytes": "3", "publish_rate": "4/m"}
     assert Quota.read(texts) == WHOLE == Quota.parse(str(WHOLE))
     assert WHOLE.rule == "2 3 4 60000 0" and WHOLE.measures
     assert Quota.read({"publish_rate": "4/m"}).rule == "- - 4 60000 0" and not Quota(publish_rate="1/s").measures
@@ -66,7 +66,7 @@ def test_which_holds() -> None:
 
 def test_share() -> None:
     """The share is of the limit that is used most; a limit of 0 is used up, and without a limit there is none."""
-    assert QuotaStatus("x", Quota(10, 4), 5, 3).share == 0.75
-    assert QuotaStatus("x", Quota(items=0), 5, 0).share == 1.0
-    assert QuotaStatus("x", Quota(publish_rate="1/s"), 5, 3).share is None
+    assert QuotaStatus("x", Quota(10, 8, 4), 5, 2, 3).share == 0.75
+    assert QuotaStatus("x", Quota(items=0), 5, 5, 0).share == 1.0
+    assert QuotaStatus("x", Quota(publish_rate="1/s"), 5, 5, 3).share is None
     assert QuotaStatus("default", Quota(1)).share is None

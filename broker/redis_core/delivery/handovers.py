@@ -231,7 +231,7 @@ class Handovers:
                 publish_model=PublishModel.PUBLISHERS,
                 access_model=source.config.access_model,
             )
-            if await self._nodes.count_to_quota(owners[0], name) is None:
+            if await self._nodes.count_to_quota(owners[0], name, config.partitions) is None:
                 await self._nodes.make(name, owners[0], config)
                 candidate = await self._store.read(name)
                 if candidate is not None and len(owners) > 1:

@@ -87,7 +87,7 @@ class NodeService:
         place = await self.placement.check_place(command.sender, node, None, config, tree)
         if isinstance(place, Refused):
             return place
-        refused = await self.count_to_quota(owner, node)
+        refused = await self.count_to_quota(owner, node, config.partitions)
         if refused is not None:
             return refused
         made = await self.make(node, owner, config, place.parent)
@@ -95,8 +95,8 @@ class NodeService:
             return made
         return await self.placement.place_children(command.sender, node, place) or made
 
-    async def count_to_quota(self, owner: Jid, node: str) -> Refused | None:
-        """Count a node to the quotas of its owner and of the owner's domain, or refuse it. Administrators have no quota."""
+    async def count_to_quota(self, owner: Jid, node: str, partitions: int) -> Refused | None:
+        """Count a new node to the quotas of its owner and of the owner's domain, or refuse it. Administrators have no quota."""
         if owner in self._rules.admins:
             return None
         quotas = find_quotas(await self._quotas.read(), owner)
@@ -109,6 +109,29 @@ class NodeService:
             if not await self._store.count_owned(subject, node, most):
                 await self._store.uncount_owned(owner, node)
                 return Refused(Problem.TOO_MANY_NODES, _refuse_for_room(subject, owner, most))
+        refused = await self._count_partitions(owner, node, partitions)
+        if refused is not None:
+            await self._store.uncount_owned(owner, node)
+        return refused
+
+    async def _count_partitions(self, owner: Jid | None, node: str, partitions: int) -> Refused | None:
+        """Count the partitions of a node to the same quotas, or refuse them."""
+        if owner is None or owner in self._rules.admins:
+            return None
+        quotas = find_quotas(await self._quotas.read(), owner)
+        for subject in dict.fromkeys((owner, Jid(domain(owner)))):
+            quota = quotas.get(subject)
+            most = None if quota is None else quota.partitions
+            if most is None and subject == owner:
+                most = self._rules.partition_quota
+            others = None if most is None else await self._store.count_partitions(subject, node, partitions, most)
+            if others is not None:
+                whose = "your other nodes" if subject == owner else f"other nodes of the users of {subject}"
+                return Refused(
+                    Problem.TOO_MANY_NODES,
+                    f"{partitions} partitions are too many: {whose} have {others}, and {most} are allowed together:"
+                    " use fewer, or ask an administrator for more",
+                )
         return None
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
@@ -175,6 +198,10 @@ class NodeService:
         place = await self.placement.check_place(sender, command.node, record, config, tree)
         if isinstance(place, Refused):
             return place
+        grows = config.partitions > record.config.partitions
+        refused = await self._count_partitions(record.creator, command.node, config.partitions) if grows else None
+        if refused is not None:
+            return refused
         changed = await self.placement.change(record, config, place.parent)
         if changed is None or isinstance(changed, Refused):
             return changed

@@ -111,7 +111,7 @@ class Quotas:
             items += sum(each.waiting + each.in_flight + each.dying + each.kept for each in counts)
             if size is not None:
                 size += await self.memory([keys.of_partition("log", each) for each in page])
-        return QuotaStatus(subject, quota, len(records), items, size)
+        return QuotaStatus(subject, quota, len(records), sum(each.config.partitions for each in records), items, size)
 
     async def statuses(self) -> tuple[QuotaStatus, ...]:
         """Return what all subjects use, for metrics: measuring takes at most a hundredth of the time."""

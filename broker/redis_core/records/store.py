@@ -230,7 +230,11 @@ class NodeStore:
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
-            await self.created_nodes.remove(_count_entries(record.creator, record.name), before_ms)
+            counted = _count_entries(record.creator, record.name)
+            await self.created_nodes.remove(counted, before_ms)
+            await self._server.commands(
+                [("HDEL", keys.of_jid("created_partitions", jid), name) for jid, name in counted]
+            )
         return list(jids)
 
     async def _remove_record(self, record: NodeRecord) -> bool:
@@ -396,6 +400,24 @@ class NodeStore:
         """Count a node to the quota of its creator, or of the creator's domain; False when it has `most`."""
         (noted,) = await self.created_nodes.note([(jid, node)], self._find_created, most)
         return noted is not None
+
+    async def count_partitions(self, jid: Jid, node: str, count: int, most: int) -> int | None:
+        """Count a node's partitions to the quota of its creator, or of the creator's domain.
+
+        Returns None, or how many the other nodes have if they leave no room.
+        """
+        fixed: dict[str, Value] = {"now": "", "node": node, "count": count, "most": most}
+        names = [keys.of_jid(name, jid) for name in self._server.operations["count_partitions"].keys]
+        code, *found = await self._server.run(self._server.call("count_partitions", names, fixed))
+        if code == b"measure":
+            # A node of an earlier version has not been counted, or one is gone or was not changed.
+            entries = [(jid, member) for member in await self.created_nodes.members(jid)]
+            await self.created_nodes.check(entries, self._find_created)
+            records = await self.records([member for _jid, member in entries])
+            counts = {node: count} | {record.name: record.config.partitions for record in records}
+            rows: list[dict[str, Value]] = [{"node": name, "count": each} for name, each in counts.items()]
+            code, *found = await self._server.run(self._server.call("count_partitions", names, fixed, rows))
+        return None if code == b"ok" else int(found[0])
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
         """Uncount a node that was not created; one of this name that was created before still counts."""

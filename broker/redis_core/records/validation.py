@@ -30,6 +30,7 @@ class Rules:
     creates: Callable[[Jid], bool]
     defaults: NodeConfig
     node_quota: int
+    partition_quota: int
 
 
 def creators(settings: Settings, door: str) -> Callable[[Jid], bool]:

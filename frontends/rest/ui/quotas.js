@@ -5,7 +5,7 @@ import {confirmFirst, openDialog} from "./dialogs.js";
 import {bytes, make, number, write} from "./dom.js";
 import {button, cell, list} from "./parts.js";
 
-const WORDS = {nodes: number, items: number, bytes};
+const WORDS = {nodes: number, partitions: number, items: number, bytes};
 
 export function quotasView({say, renew}) {
   const place = (subject) => `quotas/${encodeURIComponent(subject)}`;
@@ -24,7 +24,7 @@ export function quotasView({say, renew}) {
   const part = list("quotas", {
     read: async () => (await ask("quotas")).quotas.map((each) => ({name: each.subject, ...each})),
     row: ({name}) => {
-      const row = make("tr", {}, make("th", {scope: "row"}, name), cell("n"), cell("n"), cell("n"), cell("n"), cell("do",
+      const row = make("tr", {}, make("th", {scope: "row"}, name), cell("n"), cell("n"), cell("n"), cell("n"), cell("n"), cell("do",
         button("Change", name, () => change(name, JSON.parse(row.dataset.limits))),
         button("Clear", name, () => confirmFirst({
           title: `Clear the quota of ${name}?`, words: "Nothing is deleted. For an owner the default quota holds again.", button: "Clear it",
@@ -41,7 +41,7 @@ export function quotasView({say, renew}) {
         write(row.children[index + 1], has && most ? `${has} of ${most}` : has || most || "–");
         row.children[index + 1].classList.toggle("over", used[name] >= limits[name]);
       });
-      write(row.children[4], limits.publish_rate ?? "–");
+      write(row.children[5], limits.publish_rate ?? "–");
     },
   });
   part.root.querySelector(".add").addEventListener("click", () => change(""));

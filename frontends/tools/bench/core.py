@@ -224,6 +224,7 @@ def settings(url: str) -> Settings:
         xmpp_domain="queue.localhost",
         xmpp_secret=SecretStr("none"),
         node_creation=NodeCreation.ANYONE,
+        partition_quota=1_000_000,
         default_access_model=AccessModel.OPEN,
     )
 

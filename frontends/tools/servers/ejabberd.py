@@ -73,7 +73,12 @@ class Ejabberd(Server):
 
     def open_settings(self, redis_url: str) -> dict[str, str]:
         """Return the same for a benchmark, whose anonymous accounts use each other's nodes."""
-        admits = {"NODE_CREATION": "anyone", "DEFAULT_ACCESS_MODEL": "open", "TRUSTED_DOMAINS": self.anonymous}
+        admits = {
+            "NODE_CREATION": "anyone",
+            "PARTITION_QUOTA": "1000000",
+            "DEFAULT_ACCESS_MODEL": "open",
+            "TRUSTED_DOMAINS": self.anonymous,
+        }
         return self.settings(redis_url) | admits
 
     def _launch(self) -> Process:

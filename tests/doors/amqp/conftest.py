@@ -29,7 +29,11 @@ def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: st
     fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
     fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
     fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
-    asyncio.run(_declare(CommandSettings(**ADMITTING, redis_url=url, node_quota=100_000), name, fields))
+    asyncio.run(
+        _declare(
+            CommandSettings(**ADMITTING, redis_url=url, node_quota=100_000, partition_quota=1_000_000), name, fields
+        )
+    )
     return name
 
 

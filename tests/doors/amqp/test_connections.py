@@ -123,7 +123,9 @@ async def heard(line: socket.socket, sign: bytes) -> None:
 @pytest.fixture
 async def core(redis: RedisServer) -> RedisCore:
     """Provide a core."""
-    core = RedisCore(CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000), None, "amqp")
+    core = RedisCore(
+        CommandSettings(**ADMITTING, redis_url=redis.url, node_quota=100_000, partition_quota=1_000_000), None, "amqp"
+    )
     await core.start()
     return core
 
