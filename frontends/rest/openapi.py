@@ -253,7 +253,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.DOCUMENT: {"type": "object"},
 }
 
-_SWITCH: Final = {"anyOf": [_IS, {"enum": ["0", "1", "true", "false"]}]}
+_SWITCH: Final = {"anyOf": [_IS, {**_WHOLE, "minimum": 0, "maximum": 1}, {"enum": ["0", "1", "true", "false"]}]}
 
 
 def _value(option: Option) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def list_after(request: Request, name: str) -> Nodes:
 
 
 def _value(name: str, value: object) -> str:
-    """Write an option's value as in forms: booleans only for boolean options, numbers only for numeric ones, or any text."""
+    """Write an option's value as in forms: booleans for boolean options, numbers for these and numeric ones, or any text."""
     option, number = BY_NAME.get(name), request_fields.read_whole(value)
     match value:
         case str():
@@ -275,6 +275,6 @@ def _value(name: str, value: object) -> str:
         case float() if option is not None and isinstance(option.read, Decimal):
             # To milliseconds: JSON has no decimals, and 0.1 + 0.2 is meant as 0.3.
             return f"{value:.3f}"
-    if number is not None and (option is None or isinstance(option.read, Whole | Decimal)):
+    if number is not None and (option is None or option.kind == "boolean" or isinstance(option.read, Whole | Decimal)):
         return str(number)
     raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value must be a string, a number, or true or false")

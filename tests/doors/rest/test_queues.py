@@ -43,9 +43,21 @@ def test_configured_and_deleted(alice: httpx.Client, bob: httpx.Client, top: str
     assert problem(alice.delete(f"/queues/{top}")) == (404, "node-not-found")
 
 
+def test_numbers(alice: httpx.Client, top: str) -> None:
+    """Options are numbers as docs/rest.md says: whole ones, also for a switch, and those with decimals."""
+    for ordered in (0, 1):
+        queue = f"/queues/{top}-{ordered}"
+        said = {"stanzaq#ordered": ordered, "stanzaq#retry_delay": 30.5}
+        assert alice.put(queue, json={"options": said}).status_code == 201
+        options = alice.get(queue, headers=JSON).json()["options"]
+        assert (options["stanzaq#ordered"], options["stanzaq#retry_delay"]) == (str(ordered), "30.5")
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [
+        ({"options": {"stanzaq#ordered": 2}}, (422, "not-acceptable")),
+        ({"options": {"stanzaq#ordered": 0.5}}, (400, "bad-request")),
         ({"options": {"stanzaq#lock_seconds": 0}}, (422, "not-acceptable")),
         ({"options": {"no such": 1}}, (422, "not-acceptable")),
         ({"options": {"pubsub#access_model": "roster"}}, (422, "access-model-unsupported")),
