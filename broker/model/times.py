@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
+MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 _UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
@@ -18,7 +18,7 @@ def moment(ms: int, timespec: str = "milliseconds") -> str:
 
 def read_moment(text: str) -> int:
     """Read a time with its offset, in ms since 1970; raises ValueError."""
-    if not _MOMENT.fullmatch(text):
+    if not MOMENT.fullmatch(text):
         msg = "a time is written as in RFC 3339, such as 2026-12-01T09:00:00Z"
         raise ValueError(msg)
     # Digits beyond microseconds are dropped: `fromisoformat` takes any number of them.

@@ -522,7 +522,10 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
         "content": {negotiation.JSON: {"schema": _closed_object({"paused": _IS})}},
     },
     Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
-    Body.ANY: {"content": {"*/*": {"schema": {}}}},
+    # The second is for generators of clients: they leave out an operation whose media types they do not know.
+    Body.ANY: {
+        "content": {"*/*": {"schema": {}}, "application/octet-stream": {"schema": {**_TEXT, "format": "binary"}}}
+    },
     Body.BATCH: {
         # A schema cannot describe the parts.
         "description": "An array of messages; or `multipart/mixed` (RFC 2046 §5.1), whose parts are messages, each with the"

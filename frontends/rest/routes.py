@@ -9,6 +9,7 @@ from typing import Final
 from broker.model.frozen import frozen
 from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
 from broker.model.names import ITEM_ID_BYTES
+from broker.model.times import MOMENT
 from frontends.rest import paths
 
 
@@ -140,7 +141,9 @@ PARAMETERS: Final = {
     ),
     "Message-Delay": Parameter("seconds until the message may be delivered", _seconds(0)),
     "Message-At": Parameter(
-        "when the message may be delivered, in place of a delay (RFC 3339)", {"format": "date-time"}
+        "when the message may be delivered, in place of a delay (RFC 3339)",
+        # No format: generators of clients have dates in bodies only.
+        _text(MOMENT.pattern),
     ),
     "Message-Priority": Parameter(
         "messages with a higher priority are delivered first",
@@ -156,8 +159,6 @@ PARAMETERS: Final = {
     "Message-After": Parameter(
         "ids of messages, with blanks between them, that are acknowledged before this one is delivered: `ID`, or"
         " `QUEUE#ID` for another queue of the same owner; percent-encoded where a name has a blank, `#`, `%` or no ASCII",
-        # Longer heads than the door takes are 431 before any schema.
-        {},
     ),
     "Message-Regardless": Parameter(
         "whether the message is delivered however those that it waits for have ended",
