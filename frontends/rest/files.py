@@ -44,7 +44,9 @@ async def show_page(_core: Core, _request: Request) -> Response:
 
 
 async def show_file(_core: Core, request: Request) -> Response:
-    """Serve one of its files."""
+    """Serve one of its files; `/ui/` leads to the page, whose links are relative to `/ui`."""
+    if not request.path.item:
+        return Response(HTTPStatus.PERMANENT_REDIRECT, headers={"Location": "../ui"})
     return _answer_file(request.path.item)
 
 

@@ -52,7 +52,9 @@ OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
 UI_FILE: Final = "/ui/{file}"
 
-_ALONE: Final = tuple(path.encode() for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, QUOTAS, OPENAPI, UI))
+_ALONE: Final = {path.encode(): path for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, QUOTAS, OPENAPI, UI)} | {
+    b"/ui/": UI_FILE
+}
 _OF_QUEUES: Final = {
     b"queues": QUEUE,
     b"batches": BATCH,
@@ -87,7 +89,7 @@ class ResourcePath:
 def read(raw: bytes) -> ResourcePath | None:
     """Parse a raw path; None when no resource has this form. Raises MalformedRequest."""
     if raw in _ALONE:
-        return ResourcePath(raw.decode())
+        return ResourcePath(_ALONE[raw])
     root, *segments = raw.removeprefix(b"/").split(b"/")
     if not segments:
         return None

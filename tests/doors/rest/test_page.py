@@ -32,6 +32,9 @@ def test_files(frontend: RestFrontend) -> None:
             # One page without anything from other sites or inline.
             text = found.text.replace("http://www.w3.org/2000/svg", "")
             assert not any(word in text for word in ("://", " style=", ' onclick="', "innerHTML", "eval("))
+        slashed = http.get("/ui/")
+        assert (slashed.status_code, slashed.headers["Location"]) == (308, "../ui")
+        assert http.get("/ui/", follow_redirects=True).content == page.content
         for name in ("x", "..%2Fdoor.py", "%2e%2e", "index.html/", "door.py", "a/b"):
             assert http.get(f"/ui/{name}").status_code in {400, 404}, name
         assert http.post("/ui").status_code == 405
