@@ -1,13 +1,16 @@
 """Names of JIDs, nodes and partitions. Pure text rules; must not know where a name is stored or how it travels."""
 
 import re
+import stringprep
+import unicodedata
+from encodings import idna
 from functools import lru_cache
 from typing import Final, NewType
 
 from broker.model.frozen import frozen
 
 Jid = NewType("Jid", str)
-"""A bare or full JID, as its XMPP server stamped it."""
+"""A bare or full JID, prepared: all forms of an account are one text."""
 
 NODE_NAME_BYTES: Final = 1023
 """Longest node name, in UTF-8 bytes: the bound of a JID's resource, since a node may be addressed as one (XEP-0060 §4.6)."""
@@ -18,6 +21,13 @@ ITEM_ID_BYTES: Final = 1023
 JID_PART_BYTES: Final = 1023
 """Longest part of a JID (RFC 7622 §3.1)."""
 
+_JID_CHARACTERS: Final = 3 * JID_PART_BYTES + 2
+"""The most characters of a JID. A longer text is not prepared: that would take long."""
+
+_DELIMITERS: Final = re.compile(r"""[\s"&'/:<>@]""")
+_SPACES: Final = dict.fromkeys(
+    map(ord, "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"), " "
+)
 _LOCAL: Final = re.compile(r"""[^\s\x00-\x1f\x7f"&'/:<>@]+""")
 _DOMAIN: Final = re.compile(
     r"""\[[0-9A-Fa-f:.]+\]|[^\s\x00-\x1f\x7f"&'/:<>@.\[\]]+(\.[^\s\x00-\x1f\x7f"&'/:<>@.\[\]]+)*\.?"""
@@ -58,10 +68,60 @@ def domain(jid: str) -> str:
     return jid.rpartition("@")[2]
 
 
+@lru_cache(maxsize=1_024)
+def prepare_jid(text: str) -> Jid:
+    """Return a JID, valid or not, in the one form of all that mean the same account and resource (RFC 7622 §3.2 to §3.4).
+
+    Servers stamp stanzas with the form in which a client has signed in, so an outcast could come in another form of its name.
+    """
+    if len(text) > _JID_CHARACTERS:
+        return Jid(text)
+    head, slash, tail = text.partition("/")
+    local, at, domain = (head.lower() if head.isascii() else head).rpartition("@")
+    if not head.isascii():
+        local, domain = _fold(local), _fold(domain).replace("\u3002", ".")
+        if _DELIMITERS.search(local + domain):
+            # It must not become another's JID.
+            return Jid(text)
+    if not domain.endswith(".."):
+        domain = domain.removesuffix(".")
+    if "xn--" in domain:
+        domain = ".".join(map(_decode_label, domain.split(".")))
+    if not tail.isascii():
+        tail = unicodedata.normalize("NFC", tail.translate(_SPACES))
+    return Jid(local + at + domain + slash + tail)
+
+
+def _fold(text: str) -> str:
+    """Fold case, width and compatibility, and drop what nobody sees: all that servers of RFC 7622 or of RFC 6122 take for one.
+
+    Most servers follow the older one, which also takes ß for ss. They accept only characters of Unicode 3.2, so none of these
+    becomes a newer one.
+    """
+    folded = "".join(map(_fold_character, unicodedata.normalize("NFKC", text)))
+    return unicodedata.normalize("NFKC", folded)
+
+
+def _fold_character(character: str) -> str:
+    if stringprep.in_table_b1(character):
+        return ""
+    folded = unicodedata.normalize("NFKC", character.casefold()).casefold()
+    newer = any(map(stringprep.in_table_a1, folded)) and not stringprep.in_table_a1(character)
+    return character if newer else folded
+
+
+def _decode_label(label: str) -> str:
+    """Return a label of a domain in Unicode (RFC 3490 §4.2); one that does not decode is left as it is."""
+    try:
+        return idna.ToUnicode(label) if label.isascii() else label
+    except UnicodeError:
+        return label
+
+
 def lower_jid(text: str) -> Jid:
-    """Return a JID typed by a person in the form that servers use: lower case, but for the resource."""
-    head, slash, tail = text.strip().partition("/")
-    return Jid(head.lower() + slash + tail)
+    """Return a JID typed by a person, prepared and without blanks around it; with a character that nobody sees it is no JID."""
+    typed = text.strip()
+    return prepare_jid(typed) if is_printable(typed) else Jid(typed)
 
 
 def is_jid(text: str) -> bool:

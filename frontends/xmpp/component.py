@@ -17,7 +17,7 @@ import structlog
 from broker.model.commands import Bounce, Command, Confirm, MoveItems, Presence, Retract, RetractBatch, Stats, Unlock
 from broker.model.core import Core, Reply
 from broker.model.items import Delivery, Notice
-from broker.model.names import Jid
+from broker.model.names import Jid, prepare_jid
 from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, RetractedBatch, Unlocked
@@ -126,6 +126,11 @@ class Component:
 
     def receive(self, element: Element, fault: MalformedRequest | None) -> None:
         """Process a stanza; one with a fault has no children, and its sender is told."""
+        # Servers pass addresses on as clients and other servers write them.
+        if sender := element.get("from"):
+            element.set("from", prepare_jid(sender))
+        if element.get("to") != self._domain:
+            self._prepare_address(element)
         match element.tag.rpartition("}")[2]:
             case "iq":
                 self._receive_iq(element, fault)
@@ -133,6 +138,13 @@ class Component:
                 self._receive_message(element, fault)
             case _:
                 self._receive_presence(element)
+
+    def _prepare_address(self, element: Element) -> None:
+        """Write the service's domain in an address as it is set."""
+        head, slash, resource = element.get("to", "").partition("/")
+        local, at, domain = head.rpartition("@")
+        if domain != self._domain and prepare_jid(domain) == prepare_jid(self._domain):
+            element.set("to", local + at + self._domain + slash + resource)
 
     def _receive_iq(self, element: Element, fault: MalformedRequest | None) -> None:
         iq = stanzas.parse_iq(element)

@@ -91,8 +91,8 @@ class Answer:
 class Client:
     """One connection."""
 
-    def __init__(self, port: int, service: str, jid: str, password: str = "") -> None:
-        """Choose an account, or a host alone for an anonymous one; all requests go to `service`."""
+    def __init__(self, port: int, service: str, jid: str, password: str = "", form: str = "") -> None:
+        """Choose an account, by a form of its name, or a host alone for an anonymous one; all requests go to `service`."""
         self.service = service
         self.answers: Counter[str] = Counter()
         self.heard: list[Element] = []
@@ -103,8 +103,10 @@ class Client:
         self._up = asyncio.Event()
         self._numbers = itertools.count(1)
         self._wanted = True
-        unencrypted = {"feature_mechanisms": {"unencrypted_plain": True, "unencrypted_scram": True}}
+        unencrypted = {"feature_mechanisms": {"unencrypted_plain": True, "unencrypted_scram": not form}}
         self._xmpp = ClientXMPP(jid, password, plugin_config=unencrypted)
+        if form:
+            self._xmpp.credentials["username"] = form
         self._xmpp.enable_direct_tls = self._xmpp.enable_starttls = False
         self._xmpp.enable_plaintext = True
         self._xmpp.add_filter("in", self._hear)

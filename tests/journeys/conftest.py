@@ -37,8 +37,8 @@ async def join(service: Service) -> AsyncIterator[Join]:
     """Return a function that makes clients: without arguments an anonymous one, with a JID and a password that account."""
     clients: list[Client] = []
 
-    async def make(jid: str = "", password: str = "") -> Client:
-        client = Client(service.ejabberd.c2s_port, service.domain, jid or service.ejabberd.anonymous, password)
+    async def make(jid: str = "", password: str = "", form: str = "") -> Client:
+        client = Client(service.ejabberd.c2s_port, service.domain, jid or service.ejabberd.anonymous, password, form)
         clients.append(client)
         await client.open()
         return client

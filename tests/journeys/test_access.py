@@ -1,11 +1,13 @@
 """Permission to subscribe: approvals by owners, lists of subscriptions and affiliations, and owners who manage them."""
 
 import asyncio
+import secrets
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from tests.journeys.client import (
     COMMANDS,
+    DISCO_INFO,
     DISCO_ITEMS,
     EVENT,
     FORM,
@@ -18,7 +20,7 @@ from tests.journeys.client import (
     submitted,
 )
 from tests.journeys.conftest import Join
-from tests.journeys.service import DOMAIN
+from tests.journeys.service import DOMAIN, Service
 from tests.waiting import PATIENCE_SECONDS
 
 RSM: Final = "http://jabber.org/protocol/rsm"
@@ -193,6 +195,31 @@ async def test_managed(join: Join) -> None:
     assert (await worker.owner(f"<subscriptions node='{node}'/>", "get")).error == "auth forbidden"
     assert (await manage((other.jid, "none"))).error == ""
     assert await own(other, node=node) == []
+
+
+async def test_forms_of_one_name(join: Join, service: Service) -> None:
+    """RFC 7622: an outcast stays one, however its owner writes its name and however it signs in, which ejabberd passes on."""
+    name = f"strasse-{secrets.token_hex(4)}"
+    forms = (
+        name,
+        name.upper(),
+        name.replace("ss", "\u00df"),
+        name.replace("s", "\uff33"),
+        name.replace("-", "\u00ad-"),
+    )
+    jid = service.ejabberd.register(name, "secret")
+    owner, worker = await join(), await join(jid, "secret", forms[1])
+    outcast, open_node = await owner.queue(), await owner.queue()
+    assert (await owner.affiliate(outcast, f"{forms[2].upper()}@LOCALHOST.", "outcast")).error == ""
+    # What it is sent reaches it.
+    assert (await worker.subscribe(open_node)).error == (await owner.publish(open_node, "i1")).error == ""
+    delivery = await worker.next(Delivery)
+    assert (await worker.retract(open_node, "i1", delivery.token)).error == ""
+    for form in forms:
+        client = await join(jid, "secret", form)
+        assert (await client.publish(outcast)).error == "auth forbidden", form
+        asked = await client.ask(f"<query xmlns='{DISCO_INFO}'/>", "get", to=DOMAIN.upper())
+        assert asked.error == "" and asked.element.get("from") == DOMAIN
 
 
 async def test_own_affiliations(join: Join) -> None:

@@ -14,6 +14,7 @@ from broker.model.names import (
     is_jid,
     is_printable,
     lower_jid,
+    prepare_jid,
     read_account_or_domain,
     read_bare_jid,
     read_jid,
@@ -30,6 +31,51 @@ def test_jids() -> None:
 def test_typed_jids() -> None:
     """Servers lower the case of all but the resource; a person need not."""
     assert lower_jid(" Alice@Example.ORG/Home ") == "alice@example.org/Home"
+
+
+@pytest.mark.parametrize(
+    ("form", "prepared"),
+    [
+        ("MALLORY@Example.ORG.", "mallory@example.org"),
+        ("Example.ORG./Home ", "example.org/Home "),
+        # Width, normalisation and IDNA: RFC 7622 §3.2, §3.3.
+        ("\uff2dallory@\uff25xample\u3002org", "mallory@example.org"),
+        ("e\u0301ve@x/e\u0301\u3000\u00a0\uff21", "\u00e9ve@x/\u00e9  \uff21"),
+        ("a@XN--BCHER-KVA.example", "a@b\u00fccher.example"),
+        ("a@B\u00dcCHER.example.", "a@b\u00fccher.example"),
+        ("a@xn--\u00fc.xn--.example", "a@xn--\u00fc.xn--.example"),
+        ("a@x..", "a@x.."),
+        ("a@[2001:DB8::1]", "a@[2001:db8::1]"),
+        # Ejabberd 23.01 takes these for one account, and its clients sign in by any of them.
+        ("Stra\u00dfe@x", "strasse@x"),
+        ("\u03a3\u0391\u03a3@x", "\u03c3\u03b1\u03c3@x"),
+        ("\u03c3\u03b1\u03c2@x", "\u03c3\u03b1\u03c3@x"),
+        ("\ufb01n@x", "fin@x"),
+        ("\u0130@x", "i\u0307@x"),
+        ("mal\u00adlory@x", "mallory@x"),
+        # It knows Unicode 3.2 only, where these have no small letters: nothing could be sent to them.
+        ("\u04c0@x", "\u04c0@x"),
+        ("\u10a0@x", "\u10a0@x"),
+        # Of later versions a server of RFC 7622 takes these for one.
+        ("\U0001e900\ua64a@x", "\U0001e922\ua64b@x"),
+        # What would get a delimiter is left as it is: it would become another's JID.
+        ("admin\uff20example.org\uff0fX@evil.example", "admin\uff20example.org\uff0fX@evil.example"),
+        ("admin@example.org\uff0f.Evil.example", "admin@example.org\uff0f.Evil.example"),
+        # Preparing so much would take long, and it is no JID.
+        ("\u00c9" * 3_072, "\u00c9" * 3_072),
+    ],
+)
+def test_forms_of_one_jid(form: str, prepared: str) -> None:
+    """RFC 7622: all forms of an account are one text, by the rules of servers that follow it and of those before."""
+    assert prepare_jid(form) == prepared == prepare_jid(prepared)
+
+
+@given(st.text())
+def test_prepared_once(text: str) -> None:
+    """What is prepared stays as it is, and has as many parts as before."""
+    prepared = prepare_jid(text)
+    assert prepare_jid(prepared) == prepared
+    assert [prepared.count(mark) for mark in "@/"] == [text.count(mark) for mark in "@/"]
 
 
 @given(st.text(min_size=1), st.text("0123456789abcdef", min_size=1), st.integers(0, 99))
@@ -56,7 +102,22 @@ def test_what_is_a_jid(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "@x", "a@", "a@x/", "/b", "not a jid", "a@b@c", "a b@x", "a@x..y", "<a>@x", "a:b@x", "a@x\x01", "a" * 1024],
+    [
+        "",
+        "@x",
+        "a@",
+        "a@x/",
+        "/b",
+        "not a jid",
+        "a@b@c",
+        "a b@x",
+        "a@x..y",
+        "a@x..",
+        "<a>@x",
+        "a:b@x",
+        "a@x\x01",
+        "a" * 1024,
+    ],
 )
 def test_what_is_no_jid(text: str) -> None:
     """RFC 7622 §3.2, §3.3: neither part is empty or longer than 1023 bytes, and some characters are in neither."""

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from broker.model import trace
 from broker.model.dependencies import Dependencies
 from broker.model.hints import NO_HINTS, Hints
-from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare_jid, is_jid, lower_jid
+from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare_jid, is_jid, prepare_jid
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
@@ -143,7 +143,7 @@ def normalize_jid(text: str) -> Jid:
     """Normalize what a client typed as a JID, valid or not."""
     if _is_longer(text, _JID_BYTES):
         raise MalformedRequest(Problem.JID_MISMATCH, f"a JID has at most {_JID_BYTES} bytes")
-    return lower_jid(text)
+    return prepare_jid(text.strip())
 
 
 def subid(element: Element) -> str:

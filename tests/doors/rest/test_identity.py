@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from frontends.tools.servers.redis import RedisServer
-from tests.doors.frontend import ALICE, HASH
+from tests.doors.frontend import ALICE, HASH, PASSWORD
 from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
 
 KEY = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
@@ -60,6 +60,13 @@ def trusting(redis: RedisServer) -> Iterator[RestFrontend]:
 def basic(words: bytes) -> dict[str, str]:
     """Write Basic credentials."""
     return {"Authorization": f"Basic {base64.b64encode(words).decode()}"}
+
+
+@pytest.mark.parametrize("name", ["ALICE@Example.ORG.", " \uff41lice@example\u3002org "])
+def test_forms_of_an_account(frontend: RestFrontend, trusting: RestFrontend, name: str) -> None:
+    """RFC 7622: an account is one in all forms of its name."""
+    assert httpx.get(f"{frontend.url}/queues", headers=basic(f"{name}:{PASSWORD}".encode())).status_code == 200
+    assert bearing(trusting, signed(sub=name)).status_code == 200
 
 
 @pytest.mark.parametrize(

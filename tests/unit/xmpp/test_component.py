@@ -185,6 +185,19 @@ async def test_a_publish_is_answered_once(door: Door) -> None:
     )
 
 
+async def test_addresses_are_prepared(door: Door) -> None:
+    """RFC 7622: a server passes addresses on as clients and other servers write them."""
+    door.feed(_iq(_PUBLISH, to="Queue.EXAMPLE.org.", sender="Stra\u00dfe@Example.org./A"))
+    (command,) = door.core.commands
+    assert isinstance(command, Publish)
+    assert command.sender == "strasse@example.org/A"
+    door.core.answer(Published("j9"))
+    (reply,) = await door.heard()
+    assert (reply.get("type"), reply.get("to"), reply.get("from")) == ("result", command.sender, _DOMAIN)
+    door.feed("<presence from='W@example.org./1' to='Queue.example.org' type='unavailable'/>")
+    assert door.core.commands == [Presence(_WORKER, available=False)]
+
+
 async def test_forbidden_before_anything_is_read(door: Door) -> None:
     """A JID that is no administrator is refused administrators' commands, without asking the core."""
     form = f"<x xmlns='{ns.FORM}' type='submit'/>"
