@@ -70,13 +70,21 @@ NODES_MOST: Final = 500
 
 _META_DATA: Final = ("title", "description", "type", "access_model", "publish_model", "max_items")
 
-_ADDRESS_FEATURES: Final = (ns.DISCO_INFO, ns.QOS)
 _BATCH_BOUNDS: Final = (
     forms.Field("stanzaq#batch_max", (str(batches.MOST),), "text-single"),
     forms.Field("stanzaq#batch_bytes", (str(batches.BYTES),), "text-single"),
 )
 _COLLECTION_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.PUBSUB)
-_NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.BATCH, ns.PUBSUB)
+_NODE_FEATURES: Final = (
+    ns.DISCO_INFO,
+    ns.DISCO_ITEMS,
+    ns.QUEUEING,
+    ns.QOS,
+    ns.STANZAQ,
+    ns.STREAMS,
+    ns.BATCH,
+    ns.PUBSUB,
+)
 
 
 def read_info(iq: Iq, query: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
@@ -94,15 +102,15 @@ def read_info(iq: Iq, query: Element, context: commands.AdhocContext) -> Questio
 
 
 def read_address(iq: Iq, node: str) -> Question | None:
-    """Translate disco#info about a node's address, which accepts messages; None for other requests."""
-    if iq.kind != "get" or [child.tag for child in iq.element] != [f"{{{ns.DISCO_INFO}}}query"]:
+    """Translate service discovery of a node at its address, as if the service were asked; None for other requests."""
+    query = iq.element[0] if iq.kind == "get" and len(iq.element) == 1 else None
+    if query is None or query.get("node", node) != node:
         return None
-    return Question(iq, Describe(attributes.node_name(node), iq.sender, as_owner=False), View.ADDRESS)
-
-
-def address_info(record: NodeRecord) -> bytes:
-    """Write the disco information of a node's address."""
-    return _info("", record.config.node_type.value, record.config.title, _ADDRESS_FEATURES, "")
+    if query.tag == f"{{{ns.DISCO_INFO}}}query":
+        return Question(iq, Describe(attributes.node_name(node), iq.sender, as_owner=False), View.INFO)
+    if query.tag == f"{{{ns.DISCO_ITEMS}}}query":
+        return Question(iq, Children(attributes.node_name(node), iq.sender))
+    return None
 
 
 def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Question | DoorAnswer:
@@ -117,8 +125,8 @@ def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Questi
     return Question(iq, Children(attributes.node(query), iq.sender))
 
 
-def node_info(record: NodeRecord, counted: Counted) -> bytes:
-    """Write a node's identity, features (Q3) and counts (P8)."""
+def node_info(record: NodeRecord, counted: Counted, *, named: bool = True) -> bytes:
+    """Write a node's identity, features (Q3) and counts (P8); its name only if the request had it."""
     owners = tuple(sorted(jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER))
     form = forms.write_form(
         "result",
@@ -140,12 +148,12 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             forms.Field("stanzaq#kept_bytes", (str(counted.kept_bytes),), "text-single"),
         ),
     )
-    return _node_info(record, form)
+    return _node_info(record, form, named=named)
 
 
-def closed_node_info(record: NodeRecord) -> bytes:
+def closed_node_info(record: NodeRecord, *, named: bool) -> bytes:
     """Write what a node tells those that may not read it, and may publish or ask for a subscription."""
-    return _node_info(record, forms.write_form("result", ns.PUBSUB_META_DATA, _bounds(record)))
+    return _node_info(record, forms.write_form("result", ns.PUBSUB_META_DATA, _bounds(record)), named=named)
 
 
 def _bounds(record: NodeRecord) -> tuple[forms.Field, ...]:
@@ -154,13 +162,13 @@ def _bounds(record: NodeRecord) -> tuple[forms.Field, ...]:
     return (lock,) if record.config.collects else (*_BATCH_BOUNDS, lock)
 
 
-def _node_info(record: NodeRecord, form: str) -> bytes:
-    title = record.config.title
+def _node_info(record: NodeRecord, form: str, *, named: bool) -> bytes:
+    title, about = record.config.title, record.name if named else ""
     if record.config.collects:
-        return _info(record.name, "collection", title, _COLLECTION_FEATURES, form)
+        return _info(about, "collection", title, _COLLECTION_FEATURES, form)
     # This feature shows whether a node is a queue (Q3).
     features = tuple(name for name in _NODE_FEATURES if record.config.queueing or name != ns.QUEUEING)
-    return _info(record.name, "leaf", title, features, form)
+    return _info(about, "leaf", title, features, form)
 
 
 def _write_meta_data(record: NodeRecord) -> dict[str, str]:
@@ -174,7 +182,8 @@ def _write_meta_data(record: NodeRecord) -> dict[str, str]:
 def node_items(service: str, node: str, below: tuple[str, ...]) -> bytes:
     """Write a collection's children (H3); nothing for a leaf, whose items are browsed, not listed (P9)."""
     items = "".join(f"<item jid='{escape(service)}' node='{escape(name)}'/>" for name in below)
-    return f"<query xmlns='{ns.DISCO_ITEMS}' node='{escape(node)}'>{items}</query>".encode()
+    about = f" node='{escape(node)}'" if node else ""
+    return f"<query xmlns='{ns.DISCO_ITEMS}'{about}>{items}</query>".encode()
 
 
 def service_items(iq: Iq, listing: Listing) -> bytes:

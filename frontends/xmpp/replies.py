@@ -50,6 +50,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items import Listed, Lock
+from broker.model.names import bare_jid, domain
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.outcomes import ItemOutcome
 from broker.model.problems import MalformedRequest, Problem
@@ -158,7 +159,7 @@ def answer(question: Question, outcome: Result) -> bytes:
 def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR0911, PLR0912  (one table)
     match question.command, outcome:
         case Stats(), Counted() if isinstance(question, DescribedNode):
-            return disco.node_info(question.record, outcome)
+            return disco.node_info(question.record, outcome, named=_names_node(question.iq))
         case (Retract() | RetractBatch() | Unlock(), Retracted() | RetractedBatch() | Unlocked()):
             return b""
         case PrepareMessage(_, msg_id), Done():
@@ -223,12 +224,16 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return moves.progress(question, question.command, outcome)
         case Declare(), Declared(node):
             return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escape(node)}'/></pubsub>".encode()
+        case Describe(), Described() if question.view is View.INFO:
+            return disco.closed_node_info(outcome.record, named=_names_node(question.iq))
         case Describe(), Described():
             return _write_described(outcome, question.view)
         case Nodes(), Listing():
             return disco.service_items(question.iq, outcome)
         case Children(node), Listing(nodes):
-            return disco.node_items(question.iq.service, node, nodes)
+            asked = node if _names_node(question.iq) else ""
+            # At the node's address too, its children are nodes of the service.
+            return disco.node_items(domain(bare_jid(question.iq.service)), asked, nodes)
         case (
             (Unsubscribe(), Unsubscribed())
             | (Purge(), Purged())
@@ -238,6 +243,11 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return b""
     msg = f"{type(outcome).__name__} is no answer to {type(question.command).__name__}"
     raise TypeError(msg)
+
+
+def _names_node(iq: Iq) -> bool:
+    """Tell whether a request names its node, and is not at the node's address: its answer says the same (XEP-0030 §3.2)."""
+    return any("node" in child.attrib for child in iq.element)
 
 
 def _write_published(node: str, item_id: str, *, duplicate: bool) -> bytes:
@@ -361,17 +371,13 @@ def _write_browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
 
 def _write_described(described: Described, view: View | None) -> bytes:
     match view:
-        case View.ADDRESS:
-            return disco.address_info(described.record)
         case View.CONFIGURATION:
             return node_config.current(described)
         case View.AFFILIATIONS:
             return _affiliations(described.record)
         case View.DEFAULT_SUBSCRIPTION:
             return defaults(described.record.name, described.record.config)
-        case View.INFO:
-            return disco.closed_node_info(described.record)
-        case View.NOTHING | View.RESULT_ONLY | View.COMMAND | None:
+        case View.INFO | View.NOTHING | View.RESULT_ONLY | View.COMMAND | None:
             msg = f"a node's record is no answer to {view}"
             raise TypeError(msg)
         case _:

@@ -76,7 +76,7 @@ def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question |
 
 
 def translate_at_node(iq: Iq, service: str) -> Question:
-    """Translate a request to a node's address, which only accepts messages; the service itself is one JID (QX6)."""
+    """Translate a request to a node's address: service discovery alone, since the service itself is one JID (QX6)."""
     node = publishing.node_at(iq.service, service)
     found = disco.read_address(iq, node) if node else None
     if found is None:

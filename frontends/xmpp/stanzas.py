@@ -29,7 +29,6 @@ class Iq:
 class View(Enum):
     """Which reply to write: different requests describe the same node, publish, or end a lock with or without a notification."""
 
-    ADDRESS = auto()
     CONFIGURATION = auto()
     AFFILIATIONS = auto()
     COMMAND = auto()

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
+from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 import pytest
@@ -81,6 +82,8 @@ async def test_the_three_levels(sender: Client) -> None:
     node = await sender.queue()
     info = await sender.ask("<query xmlns='http://jabber.org/protocol/disco#info'/>", "get", to=at(node))
     assert QOS in {feature.get("var") for feature in info.element.iter()}
+    named = await sender.ask(f"<query xmlns='http://jabber.org/protocol/disco#info' node='{node}'/>", "get")
+    assert [ET.tostring(each) for each in info.element[0]] == [ET.tostring(each) for each in named.element[0]]
     sender.send(f"<message to='{at(node)}' id='plain'>{JOB}<no-store xmlns='urn:xmpp:hints'/></message>")
     await comes_to(lambda: items(sender, node), ["plain"])
     reply = await acknowledged(sender, node, mark=" id='acknowledged'")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Children, Command, Describe, Nodes
+from broker.model.commands import Children, Command, Describe, Nodes, Stats
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig
@@ -16,7 +16,8 @@ from broker.model.tree import NodeType
 from frontends.xmpp import disco, replies, requests
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc.commands import AdhocContext
-from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View
+from frontends.xmpp.errors import Unserved
+from frontends.xmpp.stanzas import DescribedNode, DoorAnswer, Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord(
@@ -168,13 +169,44 @@ def test_a_node_that_the_asker_may_not_read(make_iq: MakeIq, kind: NodeType) -> 
 
 
 def test_the_address_of_a_node(make_iq: MakeIq) -> None:
-    """XEP-0060 §4.6.1: a node has an address, of which the core is asked, and which takes messages (S15)."""
+    """XEP-0060 §4.6.1: a node has an address, which tells the same as the service of that node, and takes messages (S15)."""
     iq = make_iq(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
+    counted = Counted(1, 2, 3, 4, 5, 6, 7, 8)
     for address in ("queue.example.org/a'b", r"a\27b@queue.example.org"):
         asked = requests.translate_at_node(replace(iq, service=address), "queue.example.org")
-        assert (asked.command, asked.view) == (Describe("a'b", _ME, as_owner=False), View.ADDRESS)
-        query = ET.fromstring(replies.answer(asked, Described(_RECORD)))[0]
-        assert (query.get("node"), query[0].get("type"), query[0].get("name")) == (None, "leaf", "T")
-        assert _features(query) == {ns.DISCO_INFO, ns.QOS}
+        assert (asked.command, asked.view) == (Describe("a'b", _ME, as_owner=False), View.INFO)
+        counts = DescribedNode(asked.iq, Stats("a'b", _ME), record=_RECORD)
+        query = ET.fromstring(replies.answer(counts, counted))[0]
+        # XEP-0030 §3.2: an answer names the node that was asked for.
+        assert query.get("node") is None and ns.QOS in _features(query)
+        query.set("node", "a'b")
+        assert ET.tostring(query) == ET.tostring(ET.fromstring(disco.node_info(_RECORD, counted)))
         gone = ET.fromstring(replies.answer(asked, Refused(Problem.NODE_NOT_FOUND)))
         assert gone.find(f".//{{{ns.STANZAS}}}item-not-found") is not None
+
+
+def test_below_the_address_of_a_node(make_iq: MakeIq) -> None:
+    """The address of a collection lists its children, which are nodes of the service."""
+    iq = make_iq(f"<query xmlns='{ns.DISCO_ITEMS}'/>", "get")
+    for address in ("queue.example.org/all", "all@queue.example.org"):
+        asked = requests.translate_at_node(replace(iq, service=address), "queue.example.org")
+        assert asked.command == Children("all", _ME)
+        query = ET.fromstring(replies.answer(asked, Listing(("c",))))[0]
+        assert query.get("node") is None
+        assert [(item.get("jid"), item.get("node")) for item in query] == [("queue.example.org", "c")]
+
+
+@pytest.mark.parametrize(
+    ("inside", "kind"),
+    [
+        (f"<query xmlns='{ns.DISCO_INFO}' node='other'/>", "get"),
+        (f"<query xmlns='{ns.DISCO_INFO}'/>", "set"),
+        (f"<ping xmlns='{ns.PING}'/>", "get"),
+    ],
+)
+def test_nothing_else_at_an_address(make_iq: MakeIq, inside: str, kind: str) -> None:
+    """The address of a node answers for that node alone; the service is one JID (QX6)."""
+    with pytest.raises(Unserved):
+        requests.translate_at_node(
+            replace(make_iq(inside, kind), service="queue.example.org/jobs"), "queue.example.org"
+        )

@@ -10,16 +10,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model.commands import Deliver, PrepareMessage, Publish
+from broker.model.commands import Deliver, PrepareMessage, Publish, Stats
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
-from broker.model.results import Described, Done, Published
+from broker.model.results import Counted, Done, Published
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
 from frontends.xmpp.messages import publishing, qos
-from frontends.xmpp.stanzas import DoorAnswer, Question
+from frontends.xmpp.stanzas import DescribedNode, DoorAnswer, Question
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "qos"
 _SERVICE = "example.org"
@@ -92,8 +92,9 @@ def test_12_disco_info() -> None:
     """The feature is told where messages are sent to, and by the service (S15)."""
     iq = stanzas.parse_iq(_example("12_disco_info"))
     assert iq is not None
-    about = Described(NodeRecord("device", "1", 1, NodeConfig()))
-    at_node = ET.fromstring(replies.answer(requests.translate_at_node(iq, _SERVICE), about))
+    asked = requests.translate_at_node(iq, _SERVICE).iq
+    counts = DescribedNode(asked, Stats("device", asked.sender), record=NodeRecord("device", "1", 1, NodeConfig()))
+    at_node = ET.fromstring(replies.answer(counts, Counted(0, 0, 0, 0, 0, 0, 0, 0)))
     iq.element.set("to", _SERVICE)
     of_service = requests.read(iq)
     assert isinstance(of_service, DoorAnswer)
