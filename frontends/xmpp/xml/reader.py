@@ -24,6 +24,11 @@ _ELEMENTS: Final = 25_000
 _PREFIXES: Final = 64
 """The most prefixes in scope: each declaration copies the scope, so this bounds the cost of a hostile stanza."""
 
+_NAMESPACE: Final = 1_023
+"""The longest namespace, in characters: it may be written again for each element."""
+
+_TOO_LONG: Final = f"a namespace has at most {_NAMESPACE} characters"
+
 _INSIDE_ONLY: Final = frozenset("ːˑـஃๆໆྈྉྊྋ々〱〲〳〴〵ゝゞーヽヾ")
 """Letters to Python that XML allows inside a name but not at its beginning."""
 
@@ -176,6 +181,8 @@ def _name_element(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[
     if attributes:
         if "xmlns" in attributes:
             scope = {**scope, "": attributes.pop("xmlns")}
+            if len(scope[""]) > _NAMESPACE:
+                raise MalformedRequest(Problem.BAD_REQUEST, _TOO_LONG)
         for key in attributes:
             if ":" in key:
                 scope = _resolve_attributes(scope, attributes)
@@ -191,6 +198,8 @@ def _resolve_attributes(scope: Scope, attributes: dict[str, str]) -> Scope:
     prefixed = [key for key in attributes if ":" in key]
     declared = {key[6:]: attributes.pop(key) for key in prefixed if key.startswith("xmlns:")}
     if declared:
+        if max(map(len, declared.values())) > _NAMESPACE:
+            raise MalformedRequest(Problem.BAD_REQUEST, _TOO_LONG)
         scope = {**scope, **declared}
         if len(scope) > _PREFIXES:
             raise MalformedRequest(Problem.BAD_REQUEST, f"more than {_PREFIXES} prefixes at once")

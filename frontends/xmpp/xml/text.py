@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 
@@ -67,9 +68,9 @@ _RESERVED: Final = (ns.XML, ns.XMLNS)
 
 
 def serialise(element: Element) -> bytes:
-    """Serialise an element without its tail; raises MalformedRequest when it is nested too deeply."""
+    """Serialise an element without its tail; raises MalformedRequest when it is nested too deeply or too long for a payload."""
     pieces: list[str] = []
-    _write(element, None, DEPTH, pieces.append)
+    _write(element, None, DEPTH, pieces.append, [MAX_PAYLOAD_BYTES])
     return "".join(pieces).encode()
 
 
@@ -82,7 +83,8 @@ def _split(tag: str) -> tuple[str, str]:
     return (ns.CLIENT if namespace == ns.COMPONENT else namespace), name
 
 
-def _write(element: Element, inherited: str | None, room: int, put: Callable[[str], None]) -> None:
+def _write(element: Element, inherited: str | None, room: int, put: Callable[[str], None], left: list[int]) -> None:
+    """Write an element. Of namespaces and attributes so many bytes are left: one declaration may be written again for each."""
     if not room:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {DEPTH} levels deep")
     namespace, name = _split(element.tag)
@@ -91,9 +93,12 @@ def _write(element: Element, inherited: str | None, room: int, put: Callable[[st
     elif namespace in _RESERVED:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in a namespace of XML itself")
     else:
+        left[0] -= len(namespace)
         put(f"<{name} xmlns='{escaped_name(namespace)}'")
     if element.attrib:
-        _write_attributes(element.attrib, put)
+        _write_attributes(element.attrib, put, left)
+    if left[0] < 0:
+        raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"a payload has at most {MAX_PAYLOAD_BYTES} bytes")
     if not len(element) and not element.text:
         put("/>")
         return
@@ -101,15 +106,16 @@ def _write(element: Element, inherited: str | None, room: int, put: Callable[[st
     if element.text:
         put(_content(element.text))
     for child in element:
-        _write(child, namespace, room - 1, put)
+        _write(child, namespace, room - 1, put, left)
         if child.tail:
             put(_content(child.tail))
     put(f"</{name}>")
 
 
-def _write_attributes(attributes: dict[str, str], put: Callable[[str], None]) -> None:
+def _write_attributes(attributes: dict[str, str], put: Callable[[str], None], left: list[int]) -> None:
     for number, (key, value) in enumerate(attributes.items()):
         namespace, name = _split(key)
+        left[0] -= len(namespace) + len(value)
         if not namespace:
             put(f" {name}='{escape(value)}'")
         elif namespace == ns.XML:

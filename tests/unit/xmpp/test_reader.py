@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.problems import Problem
+from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.reader import _INSIDE_ONLY, Broken, Closed, Opened, Reader, Stanza
-from frontends.xmpp.xml.text import DEPTH
+from frontends.xmpp.xml.text import DEPTH, serialise
 
 _HEADER = f"<?xml version='1.0'?><stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'>".encode()
 _IQ = "<iq type='set' id='i1' from='a@b/c' to='q'>{}</iq>"
@@ -68,6 +68,8 @@ def test_pieces_make_no_difference(cuts: list[int]) -> None:
         ("<p:\u30fca xmlns:p='urn:x'/>", Problem.BAD_REQUEST),
         ("<p:a xmlns:p=''/>", Problem.BAD_REQUEST),
         ("<a " + " ".join(f"xmlns:p{n}='urn:{n}'" for n in range(100)) + "/>", Problem.BAD_REQUEST),
+        (f"<a xmlns='{'u' * 1_024}'/>", Problem.BAD_REQUEST),
+        (f"<a xmlns:p='{'u' * 1_024}'/>", Problem.BAD_REQUEST),
         (f"<a>{'<b/>' * 25_000}</a>", Problem.PAYLOAD_INVALID),
         (f"<a>{'<b>' * 1_000_000}x{'</b>' * 1_000_000}</a>", Problem.PAYLOAD_INVALID),
         ("<a>" * DEPTH + "<p:b/>" + "</a>" * DEPTH, Problem.BAD_REQUEST),
@@ -109,6 +111,15 @@ def test_a_fault_in_the_stanza_s_own_tag() -> None:
     stanza = _stanza("<iq p:k='1' type='get' id='i1' from='a@b'/>")
     assert stanza.fault is not None
     assert (stanza.element.tag, stanza.element.get("id")) == (f"{{{ns.COMPONENT}}}iq", "i1")
+
+
+@pytest.mark.parametrize("inside", ["<a:b/>", "<b a:k=''/>"])
+def test_bombs_of_declarations(inside: str) -> None:
+    """A stanza as long as servers take does not become many times as long, whatever it declares and uses."""
+    stanza = _stanza(_IQ.format(f"<p xmlns='urn:x' xmlns:a='{'u' * 1_023}'>{inside * 20_000}</p>"))
+    with pytest.raises(MalformedRequest) as caught:
+        serialise(stanza.element[0])
+    assert caught.value.problem is Problem.PAYLOAD_TOO_BIG
 
 
 def test_a_namespace_may_have_braces() -> None:
