@@ -47,8 +47,9 @@ def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
     if payload.tag == _JSON:
         text = "" if len(payload) else payload.text or ""
         envelope = payloads.make_envelope(text.encode(), payloads.JSON, named)
-        # Attributes say more than JSON can.
-        return Envelope(serialise(payload), headers=named) if payload.attrib else envelope
+        # Attributes say more than JSON can, but for declarations that the reader of XML has added.
+        more = [name for name in payload.attrib if not name.startswith("xmlns:")]
+        return Envelope(serialise(payload), headers=named) if more else envelope
     if payload.tag != _DATA:
         return Envelope(serialise(payload), headers=named)
     kind = payload.get("type", "")

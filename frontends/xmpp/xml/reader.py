@@ -6,6 +6,7 @@ drops the declaration), a namespace with a brace, and unlimited nesting. This pa
 fault, and the stream goes on. Only XML that is not well-formed ends it.
 """
 
+import re
 from typing import Final
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
@@ -13,7 +14,7 @@ from xml.parsers import expat
 from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.xml.text import DEPTH
+from frontends.xmpp.xml.text import DEPTH, RESERVED
 
 _DEPTH: Final = DEPTH + 8
 """The deepest nesting of a stanza: that of a payload, and the elements around it."""
@@ -28,6 +29,9 @@ _NAMESPACE: Final = 1_023
 """The longest namespace, in characters: it may be written again for each element."""
 
 _TOO_LONG: Final = f"a namespace has at most {_NAMESPACE} characters"
+
+_USED: Final = re.compile(r"(?<![\w.-])([\w.-]++):")
+"""Finds what may be a prefix in a text, in linear time."""
 
 _INSIDE_ONLY: Final = frozenset("ːˑـஃๆໆྈྉྊྋ々〱〲〳〴〵ゝゞーヽヾ")
 """Letters to Python that XML allows inside a name but not at its beginning."""
@@ -60,7 +64,8 @@ class Broken:
     reason: str
 
 
-Scope = dict[str, str]
+Scope = tuple[str, dict[str, str]]
+"""The default namespace, and those of prefixes."""
 Event = Opened | Stanza | Closed | Broken
 
 
@@ -76,8 +81,8 @@ class Reader:
         if hasattr(self._parser, "SetReparseDeferralEnabled"):
             self._parser.SetReparseDeferralEnabled(False)  # noqa: FBT003  (expat's signature)
         self._parser.StartDoctypeDeclHandler = _refuse_doctype
-        # The known prefixes at each level: before the stream, in the stream, in the stanza, in each open element.
-        self._scopes: list[Scope] = [{"": "", "xml": ns.XML}]
+        # The scope at each level: before the stream, in the stream, in the stanza, in each open element.
+        self._scopes: list[Scope] = [("", {"xml": ns.XML})]
         self._builder = TreeBuilder()
         self._stanza = Element("none")
         self._fault: MalformedRequest | None = None
@@ -108,7 +113,7 @@ class Reader:
             if len(self._scopes) == 1:
                 raise ValueError(fault.detail) from fault
             # Its addresses have no prefix, so it can still be answered.
-            self._stanza = Element(f"{{{scope['']}}}{name}", attributes)
+            self._stanza = Element(f"{{{scope[0]}}}{name}", attributes)
             self._skip(fault)
             return
         self._scopes.append(inner)
@@ -143,8 +148,10 @@ class Reader:
         self._builder.start(tag, attributes)
 
     def _end(self, name: str) -> None:
-        self._scopes.pop()
-        self._builder.end(name)
+        prefixes = self._scopes.pop()[1]
+        element = self._builder.end(name)
+        if prefixes is not self._scopes[1][1]:
+            _keep_declarations(element, prefixes, self._scopes[1][1])
         if len(self._scopes) == 2:
             self._events.append(Stanza(self._stanza))
             self._go_outside()
@@ -180,42 +187,59 @@ def _name_element(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[
     """Return an element's scope, name and attributes in ElementTree's form `{namespace}name`."""
     if attributes:
         if "xmlns" in attributes:
-            scope = {**scope, "": attributes.pop("xmlns")}
-            if len(scope[""]) > _NAMESPACE:
+            scope = (attributes.pop("xmlns"), scope[1])
+            if len(scope[0]) > _NAMESPACE:
                 raise MalformedRequest(Problem.BAD_REQUEST, _TOO_LONG)
         for key in attributes:
             if ":" in key:
-                scope = _resolve_attributes(scope, attributes)
+                scope = (scope[0], _resolve_attributes(scope[1], attributes))
                 break
     if ":" in name:
-        return scope, _qualify(scope, name), attributes
-    namespace = scope[""]
+        return scope, _qualify(scope[1], name), attributes
+    namespace = scope[0]
     return scope, (f"{{{namespace}}}{name}" if namespace else name), attributes
 
 
-def _resolve_attributes(scope: Scope, attributes: dict[str, str]) -> Scope:
-    """Add an element's declared prefixes to its scope, and rename its prefixed attributes, in place."""
+def _resolve_attributes(prefixes: dict[str, str], attributes: dict[str, str]) -> dict[str, str]:
+    """Add an element's declared prefixes to those in scope, and rename its prefixed attributes, in place."""
     prefixed = [key for key in attributes if ":" in key]
     declared = {key[6:]: attributes.pop(key) for key in prefixed if key.startswith("xmlns:")}
     if declared:
         if max(map(len, declared.values())) > _NAMESPACE:
             raise MalformedRequest(Problem.BAD_REQUEST, _TOO_LONG)
-        scope = {**scope, **declared}
-        if len(scope) > _PREFIXES:
+        prefixes = {**prefixes, **declared}
+        if len(prefixes) > _PREFIXES:
             raise MalformedRequest(Problem.BAD_REQUEST, f"more than {_PREFIXES} prefixes at once")
     for key in prefixed:
         if key in attributes:
-            attributes[_qualify(scope, key)] = attributes.pop(key)
-    return scope
+            attributes[_qualify(prefixes, key)] = attributes.pop(key)
+    return prefixes
 
 
-def _qualify(scope: Scope, name: str) -> str:
+def _keep_declarations(element: Element, prefixes: dict[str, str], outer: dict[str, str]) -> None:
+    """Add the declarations of prefixes that an element's values or text use, as `xmlns:` attributes; `outer` are the stream's.
+
+    Names are written without prefixes, so that nothing else would need these: `xsi:type='xs:int'`.
+    """
+    for text in (element.text, *element.attrib.values(), *(child.tail for child in element)):
+        for prefix in _USED.findall(text) if text and ":" in text else ():
+            namespace = prefixes.get(prefix)
+            if namespace and namespace is not outer.get(prefix) and _may_be_declared(prefix, namespace):
+                element.set(f"xmlns:{prefix}", namespace)
+
+
+def _may_be_declared(prefix: str, namespace: str) -> bool:
+    """Tell whether a declaration is one for every parser (Namespaces in XML §3, §4)."""
+    return _may_begin_name(prefix) and not prefix.startswith("xml") and namespace not in RESERVED
+
+
+def _qualify(prefixes: dict[str, str], name: str) -> str:
     """Return a prefixed name with its namespace, in ElementTree's form."""
     prefix, _, local = name.partition(":")
     # The parser took the prefix as part of the name; the rest must be a name itself (Namespaces in XML §4).
     if not _may_begin_name(local) or ":" in local:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is not a qualified name")
-    namespace = scope.get(prefix) if prefix else None
+    namespace = prefixes.get(prefix) if prefix else None
     if not namespace:
         raise MalformedRequest(
             Problem.BAD_REQUEST,

@@ -1,7 +1,7 @@
 """Writes XML: texts with their characters escaped, times, and parsed elements that stand alone. Must not know what they mean.
 
-An element is written with its names, namespaces, attributes and text. Prefixes, CDATA marks and the order of declarations are
-lost: ElementTree does not keep them. A document type or an undeclared entity has ended the stream before.
+An element is written with its names, namespaces, attributes and text. CDATA marks, prefixes of names and the order of
+declarations are lost: ElementTree does not keep them. A document type or an undeclared entity has ended the stream before.
 """
 
 import re
@@ -63,7 +63,7 @@ def moment(since_1970_ms: int) -> str:
 DEPTH: Final = 256
 """The deepest nesting that is written: real documents stay far below, and the interpreter's stack holds four times as much."""
 
-_RESERVED: Final = (ns.XML, ns.XMLNS)
+RESERVED: Final = (ns.XML, ns.XMLNS)
 """Neither can be declared (Namespaces in XML §3), and neither defines elements."""
 
 
@@ -90,7 +90,7 @@ def _write(element: Element, inherited: str | None, room: int, put: Callable[[st
     namespace, name = _split(element.tag)
     if namespace == inherited:
         put(f"<{name}")
-    elif namespace in _RESERVED:
+    elif namespace in RESERVED:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in a namespace of XML itself")
     else:
         left[0] -= len(namespace)
@@ -123,7 +123,10 @@ def _write_attributes(attributes: dict[str, str], put: Callable[[str], None], le
         elif namespace == ns.XMLNS:
             raise MalformedRequest(Problem.PAYLOAD_INVALID, "an attribute in a namespace of XML itself")
         else:
-            put(f" xmlns:n{number}='{escape(namespace)}' n{number}:{name}='{escape(value)}'")
+            prefix = f"n{number}"
+            while f"xmlns:{prefix}" in attributes:
+                prefix += "_"
+            put(f" xmlns:{prefix}='{escape(namespace)}' {prefix}:{name}='{escape(value)}'")
 
 
 def _content(text: str) -> str:

@@ -27,6 +27,14 @@ def test_goes_in_and_out_unchanged() -> None:
     assert size == len(payloads.read_element(record))
 
 
+def test_json_stays_json() -> None:
+    """Declarations that the reader of XML adds for a text are nothing that JSON cannot say."""
+    item = _item(f"<json xmlns='{ns.JSON}'>{{\"a:b\": 1}}</json>")
+    item[0].set("xmlns:a", "urn:a")
+    record, _ = payloads.read_payload(item)
+    assert codec.unpack(record) == Envelope(b'{"a:b": 1}', "application/json")
+
+
 def test_headers_go_with_it() -> None:
     """Issue 9: a publisher's headers (XEP-0131) are the item's, count with it, and go to its receiver."""
     record, size = payloads.read_payload(

@@ -113,13 +113,69 @@ def test_a_fault_in_the_stanza_s_own_tag() -> None:
     assert (stanza.element.tag, stanza.element.get("id")) == (f"{{{ns.COMPONENT}}}iq", "i1")
 
 
-@pytest.mark.parametrize("inside", ["<a:b/>", "<b a:k=''/>"])
-def test_bombs_of_declarations(inside: str) -> None:
-    """A stanza as long as servers take does not become many times as long, whatever it declares and uses."""
-    stanza = _stanza(_IQ.format(f"<p xmlns='urn:x' xmlns:a='{'u' * 1_023}'>{inside * 20_000}</p>"))
-    with pytest.raises(MalformedRequest) as caught:
-        serialise(stanza.element[0])
-    assert caught.value.problem is Problem.PAYLOAD_TOO_BIG
+def _kept(payload: str, around: str = "") -> str:
+    """Return how the payload of a stanza is written; `around` are attributes of the elements around it."""
+    stanza = _stanza(_IQ.format(f"<pubsub xmlns='{ns.PUBSUB}' {around}><item>{payload}</item></pubsub>"))
+    assert stanza.fault is None
+    written = serialise(stanza.element[0][0][0]).decode()
+    # Other parsers take it.
+    ET.fromstring(written)
+    return written
+
+
+_XS, _XSI = "xmlns:xs='urn:xs'", "xmlns:xsi='urn:xsi'"
+
+
+@pytest.mark.parametrize(
+    ("payload", "written"),
+    [
+        (
+            f"<a xmlns='urn:x' {_XS} {_XSI}><b xsi:type='xs:int'>1</b></a>",
+            f"<a xmlns='urn:x'><b xmlns:n0='urn:xsi' n0:type='xs:int' {_XS}>1</b></a>",
+        ),
+        (f"<a xmlns='urn:x' {_XS} k='//xs:a[@xs:b]'/>", f"<a xmlns='urn:x' k='//xs:a[@xs:b]' {_XS}/>"),
+        (f"<a xmlns='urn:x' {_XS}>xs:int</a>", f"<a xmlns='urn:x' {_XS}>xs:int</a>"),
+        (f"<a xmlns='urn:x' {_XS}><b/>and xs:int</a>", f"<a xmlns='urn:x' {_XS}><b/>and xs:int</a>"),
+        # The nearest declaration counts.
+        (
+            f"<a xmlns='urn:x' {_XS}><b xmlns:xs='urn:y'>xs:int</b></a>",
+            "<a xmlns='urn:x'><b xmlns:xs='urn:y'>xs:int</b></a>",
+        ),
+        ("<a xmlns='urn:x' xmlns:stream='urn:s'>stream:a</a>", "<a xmlns='urn:x' xmlns:stream='urn:s'>stream:a</a>"),
+        # It does not meet a declaration that the writer makes.
+        (
+            "<a xmlns='urn:x' xmlns:n0='urn:y' n0:k='n0:v'/>",
+            "<a xmlns='urn:x' xmlns:n0_='urn:y' n0_:k='n0:v' xmlns:n0='urn:y'/>",
+        ),
+        # What nothing uses, and what is no prefix here or may not be one, is not kept.
+        (f"<a xmlns='urn:x' {_XS}>12:30 xsd:int .xs:int</a>", "<a xmlns='urn:x'>12:30 xsd:int .xs:int</a>"),
+        (f"<a xmlns='urn:x' {_XS}>stream:a xml:b</a>", "<a xmlns='urn:x'>stream:a xml:b</a>"),
+        ("<a xmlns='urn:x' xmlns:xml='urn:y'>xml:a</a>", "<a xmlns='urn:x'>xml:a</a>"),
+        ("<a xmlns='urn:x' xmlns:1='urn:y'>1:a</a>", "<a xmlns='urn:x'>1:a</a>"),
+        ("<a xmlns='urn:x' xmlns:p=''>p:a</a>", "<a xmlns='urn:x'>p:a</a>"),
+        (f"<a xmlns='urn:x' xmlns:p='{ns.XMLNS}'>p:a</a>", "<a xmlns='urn:x'>p:a</a>"),
+    ],
+)
+def test_declarations_that_values_use(payload: str, written: str) -> None:
+    """A prefix in a value or a text means its declaration, which comes with the element."""
+    assert _kept(payload) == written
+
+
+def test_declarations_around_a_payload() -> None:
+    """A declaration may be on any element around."""
+    assert _kept("<a xmlns='urn:x'>xs:int</a>", _XS) == f"<a xmlns='urn:x' {_XS}>xs:int</a>"
+
+
+def test_bombs_of_declarations() -> None:
+    """A stanza as long as servers take takes neither much memory nor long, whatever it declares and uses."""
+    namespace, words = "u" * 1_023, "a:" * 120_000
+    _kept(f"<a xmlns='{namespace}' xmlns:a='{namespace}'>{words}</a>")
+    _kept(f"<a xmlns='urn:x' xmlns:a='urn:y'>{'a' * 250_000}:</a>")
+    for inside in ("<a:b/>", "<b>a:</b>", "<b a:k=''/>"):
+        stanza = _stanza(_IQ.format(f"<p xmlns='urn:x' xmlns:a='{namespace}'>{inside * 20_000}</p>"))
+        with pytest.raises(MalformedRequest) as caught:
+            serialise(stanza.element[0])
+        assert caught.value.problem is Problem.PAYLOAD_TOO_BIG
 
 
 def test_a_namespace_may_have_braces() -> None:
