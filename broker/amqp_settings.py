@@ -58,6 +58,12 @@ class AmqpSettings(BaseSettings):
         description="a file with the authorities in PEM whose client certificates SASL EXTERNAL accepts; not set: no EXTERNAL",
     )
     amqp_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")
+    amqp_account_connections: int | None = Field(
+        default=None, ge=1, description="most of them of one account, e.g. 250; not set: a quarter"
+    )
+    amqp_address_connections: int = Field(
+        default=0, ge=0, description="most of them of one address, e.g. 100; 0: no limit"
+    )
 
     @property
     def amqp_secrets(self) -> tuple[str, ...]:

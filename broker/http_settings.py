@@ -2,6 +2,7 @@
 
 import re
 from importlib.util import find_spec
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -47,6 +48,12 @@ def _keys(value: str) -> str:
     return value
 
 
+def _networks(value: object) -> object:
+    """Read addresses and networks that are separated by commas, or a list in a file."""
+    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+    return tuple(ip_network(str(word)) for word in words) if isinstance(words, list) else words
+
+
 class HttpSettings(BaseSettings):
     """All HTTP settings; the description of each says what to write."""
 
@@ -89,3 +96,20 @@ class HttpSettings(BaseSettings):
         description="most subscriptions of one JID to a queue or a collection, e.g. 1000",
     )
     http_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")
+    http_account_connections: int | None = Field(
+        default=None, ge=1, description="most of them of one account, e.g. 250; not set: a quarter"
+    )
+    http_address_connections: int = Field(
+        default=0, ge=0, description="most of them of one address, e.g. 100; 0: no limit"
+    )
+    http_keep_alive: float = Field(
+        default=75.0,
+        gt=0,
+        le=3600,
+        description="seconds that a connection may idle between requests: longer than at the load balancer before it, e.g. 75",
+    )
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)] = Field(
+        default=(),
+        description="addresses or networks of HTTP proxies whose field Forwarded is believed, separated by commas, e.g."
+        " 10.0.0.0/8",
+    )

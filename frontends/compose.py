@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 import uvloop
-from prometheus_client import Gauge, ProcessCollector
+from prometheus_client import Counter, Gauge, ProcessCollector
 
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
@@ -19,7 +19,9 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, Settings
 from frontends import logs, version
+from frontends.failed_logins import FailedLogins
 from frontends.health import Health, HealthServer
+from frontends.places import ACCOUNT, ADDRESS, DISPLACED, FULL, Places
 from frontends.stopping import on_signal, run_until, wait_for_any
 from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
@@ -167,10 +169,14 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     from frontends.rest.auth.tokens import Tokens  # noqa: PLC0415
     from frontends.rest.server import HttpServer  # noqa: PLC0415
 
+    # HTTP clients fetch items: pushes are left to frontends that can send.
+    core = RedisCore(settings, None, "rest")
+    failed = _failed_logins(core, "rest")
     identity = Identity(
-        Passwords(settings.http_passwords.get_secret_value()),
+        Passwords(settings.http_passwords.get_secret_value(), failed),
         Tokens(settings.http_jwt_keys, settings.http_jwt_issuer, settings.http_jwt_audience, settings.http_jwt_claim),
         settings.http_anonymous,
+        failed,
     )
     door = Door(
         identity,
@@ -179,21 +185,22 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
         body_bytes=settings.http_body_bytes,
         slow_seconds=settings.http_slow_seconds,
         subscriptions=settings.http_leases,
+        proxies=settings.trusted_proxies,
     )
+    held = settings.http_connections, settings.http_account_connections, settings.http_address_connections
     try:
         server = HttpServer(
             door,
             *settings.http_bind,
             slow_seconds=settings.http_slow_seconds,
             header_bytes=settings.http_header_bytes,
-            connections=settings.http_connections,
+            places=_places(core, *held),
+            keep_alive_seconds=settings.http_keep_alive,
             drain_seconds=settings.drain_seconds,
         )
     except OSError as fault:
         msg = f"{settings.http_bind.host}:{settings.http_bind.port}: {fault}"
         raise Occupied(msg) from fault
-    # HTTP clients fetch items: pushes are left to frontends that can send.
-    core = RedisCore(settings, None, "rest")
 
     def open_door() -> None:
         door.open(traces.core(core) if traces else core)
@@ -213,21 +220,47 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     from frontends.passwords import Passwords  # noqa: PLC0415
 
     bind = settings.amqp_bind
+    # Links read by themselves: this core pushes nothing.
+    core = RedisCore(settings, None, "amqp")
+    failed = _failed_logins(core, "amqp")
     identity = Identity(
-        Passwords(settings.amqp_passwords.get_secret_value()),
+        Passwords(settings.amqp_passwords.get_secret_value(), failed),
         settings.amqp_anonymous,
         Keys(settings.amqp_event_hubs_keys.get_secret_value()),
+        failed,
     )
+    held = settings.amqp_connections, settings.amqp_account_connections, settings.amqp_address_connections
     try:
         context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
-        server = AmqpServer(identity, *bind, context=context, connections=settings.amqp_connections)
+        server = AmqpServer(identity, *bind, context=context, places=_places(core, *held))
     except OSError as fault:
         msg = f"{bind.host}:{bind.port}: {fault}"
         raise Occupied(msg) from fault
-    # Links read by themselves: this core pushes nothing.
-    core = RedisCore(settings, None, "amqp")
     opening = partial(server.start, traces.core(core) if traces else core)
     await _keep(_pull_frontend(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
+
+
+def _failed_logins(core: RedisCore, door: str) -> FailedLogins:
+    """Return the failed logins of a door, counted by a metric."""
+    failed = FailedLogins(door)
+    counter = Counter("stanzaq_failed_logins", "Failed logins", ["door"], registry=core.metrics.registry)
+    failed.count = counter.labels(door).inc
+    return failed
+
+
+def _places(core: RedisCore, most: int, of_account: int | None, of_address: int) -> Places:
+    """Return the places of a door, with a metric of those that had none."""
+    places = Places(most, of_account, of_address)
+    counter = Counter(
+        "stanzaq_connections_refused",
+        "Connections refused for the limit of an account, of an address or of all, or displaced before a login",
+        ["reason"],
+        registry=core.metrics.registry,
+    )
+    for reason in (ACCOUNT, ADDRESS, FULL, DISPLACED):
+        counter.labels(reason)
+    places.count = lambda reason: counter.labels(reason).inc()
+    return places
 
 
 class _Serving(Protocol):

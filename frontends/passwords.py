@@ -16,6 +16,7 @@ from typing import Final
 import bcrypt
 
 from broker.model.names import Jid, lower_jid
+from frontends.failed_logins import FailedLogins
 
 REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MOST: Final = 10_000
@@ -34,8 +35,9 @@ class TooMany(Exception):  # noqa: N818  (named after the state)
 class Passwords:
     """The passwords of all JIDs."""
 
-    def __init__(self, lines: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Parse the lines, which the settings have validated."""
+    def __init__(self, lines: str, failed: FailedLogins, clock: Callable[[], float] = time.monotonic) -> None:
+        """Parse the lines, which the settings have validated; note `failed` logins, which slow the next ones."""
+        self._failed = failed
         self._clock = clock
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
         self._hashes = {lower_jid(jid): hashed.encode() for jid, _, hashed in pairs}
@@ -53,8 +55,8 @@ class Passwords:
         """Tell whether there is any password."""
         return bool(self._hashes)
 
-    async def is_right(self, jid: Jid, password: str) -> bool:
-        """Tell whether this is the JID's password; raises TooMany."""
+    async def is_right(self, jid: Jid, password: str, address: str) -> bool:
+        """Tell whether this is the JID's password, which came from an address; raises TooMany and TooSoon."""
         mark = hmac.digest(self._key, f"{jid}\0{password}".encode(), hashlib.sha256)
         if self._remembers(mark):
             return True
@@ -68,10 +70,15 @@ class Passwords:
                 # The one before may have been the same.
                 if self._remembers(mark):
                     return True
+                self._failed.judge(name or "", address)
                 async with self._threads:
                     right = await asyncio.to_thread(self._check, jid, password.encode())
                 if right:
                     self._remember(mark)
+                    self._failed.forget(jid, address)
+                else:
+                    self._failed.tell(jid, address, "the name or the password is wrong")
+                    self._failed.slow(name or "", address)
                 return right
         finally:
             self._waiting[name] -= 1

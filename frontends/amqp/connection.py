@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._buffer = b""
         self._greeted = b""
+        self._address = ""
         self._certified: Jid | None = None
         self._jid: Jid | None = None
         self._authenticating = False
@@ -90,7 +91,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept a peer unless the frontend is full."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._shared.enter(self):
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if isinstance(peer, tuple) else ""
+        if not self._shared.enter(self, self._address):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(_WRITE_BYTES)
@@ -167,6 +170,9 @@ class Connection(asyncio.Protocol):
             self._transport.write(header + sasl.mechanisms(identity.mechanisms(self._certified)))
         elif header == sasl.AMQP_HEADER and (self._authenticated or identity.anonymous):
             self._jid = self._jid or identity.anonymous
+            if not (self._jid is None or self.claim(self._jid)):
+                self._transport.abort()
+                return
             data, self._buffer = self._buffer, b""
             self._begin(header, data)
         else:
@@ -176,7 +182,9 @@ class Connection(asyncio.Protocol):
 
     async def _authenticate(self, init: sasl.Init) -> None:
         try:
-            self._jid = await self._shared.identity.of(init, self._certified)
+            self._jid = await self._shared.identity.of(init, self._certified, self._address)
+            if self._jid and not self.claim(self._jid):
+                raise Untrusted(sasl.LATER)  # noqa: TRY301  (one way to refuse)
         except Untrusted as refusal:
             self._transport.write(sasl.outcome(refusal.outcome))
             self._close()
@@ -207,6 +215,18 @@ class Connection(asyncio.Protocol):
     def message_format(self) -> int:
         """The format of the incoming message."""
         return self._order.format
+
+    def claim(self, jid: Jid) -> bool:
+        """Note whose connection it is; returns whether that account has a place for it."""
+        return not self._shared.places.claim(self, jid)
+
+    def refuse_token(self, why: str) -> None:
+        """Note a token that was refused."""
+        self._shared.identity.failed.tell("", self._address, why)
+
+    def make_room(self) -> None:
+        """Close: nobody has logged in here, and others need the place."""
+        self._transport.abort()
 
     def authenticated(self) -> None:
         """End the limit on the time to authenticate."""

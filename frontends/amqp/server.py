@@ -12,6 +12,7 @@ from frontends.amqp.auth.identity import Identity
 from frontends.amqp.connection import Connection
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.server_state import ServerState
+from frontends.places import Places
 
 _BACKLOG: Final = 1_024
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -36,14 +37,14 @@ class AmqpServer:
     """Serves connections until it is stopped."""
 
     def __init__(
-        self, identity: Identity, host: str, port: int, *, context: ssl.SSLContext | None, connections: int
+        self, identity: Identity, host: str, port: int, *, context: ssl.SSLContext | None, places: Places
     ) -> None:
         """Bind the address; raises OSError when it is not available."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self._identity = identity
         self._context = context
-        self._connections = connections
+        self._places = places
         self._shared: ServerState | None = None
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -60,7 +61,7 @@ class AmqpServer:
 
     def start(self, core: Core) -> None:
         """Start to accept connections."""
-        shared = self._shared = ServerState(self._identity, self._connections, core, LogTails(core))
+        shared = self._shared = ServerState(self._identity, self._places, core, LogTails(core))
         self._starting = start(self._start(shared))
 
     async def _start(self, shared: ServerState) -> None:

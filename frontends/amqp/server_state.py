@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from broker.model.core import WAITING_BYTES, Core
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.links.log_tail import LogTails
+from frontends.places import Places
 
 _HELD_BYTES: Final = WAITING_BYTES // 2
 """The most message bytes that wait for Redis in all; above it, connections stop reading, so that the core need not refuse any."""
@@ -24,13 +25,16 @@ class Peer(Protocol):
     def end(self) -> None:
         """Close the connection."""
 
+    def make_room(self) -> None:
+        """Close, since others need the place."""
+
 
 @dataclass(slots=True)
 class ServerState:
     """One for each frontend. `held` are message bytes that wait for Redis; `paused` connections have stopped reading for that."""
 
     identity: Identity
-    connections_most: int
+    places: Places
     core: Core
     tails: LogTails
     held: int = 0
@@ -42,14 +46,15 @@ class ServerState:
         """Tell whether the total limit is exceeded."""
         return self.held > _HELD_BYTES
 
-    def enter(self, connection: Peer) -> bool:
-        """Add a connection; False when the limit is reached."""
-        if len(self.connections) >= self.connections_most:
+    def enter(self, connection: Peer, address: str) -> bool:
+        """Add a connection; False when there is no place for it."""
+        if not self.places.enter(connection, address):
             return False
         self.connections.add(connection)
         return True
 
     def leave(self, connection: Peer) -> None:
         """Remove a connection."""
+        self.places.leave(connection)
         self.connections.discard(connection)
         self.paused.discard(connection)

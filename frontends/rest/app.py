@@ -28,7 +28,9 @@ from frontends.rest import codings, conditions, heads, negotiation, paths, refus
 from frontends.rest.auth import csrf
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.rate_limit import RateLimit
+from frontends.rest.connection import CONNECTION, Connection, crowded
 from frontends.rest.errors import Fault, fault
+from frontends.rest.forwarded import Networks, find_sender
 from frontends.rest.http_types import Request, Response
 from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
@@ -70,6 +72,7 @@ class Door:
         body_bytes: int,
         slow_seconds: float,
         subscriptions: int,
+        proxies: Networks = (),
     ) -> None:
         """Prepare the door; `open` accepts requests."""
         self._identity = identity
@@ -78,6 +81,7 @@ class Door:
         self._body_bytes = body_bytes
         self._slow_seconds = slow_seconds
         self._subscriptions = subscriptions
+        self._proxies = proxies
         self._core: Core
 
     def open(self, core: Core) -> None:
@@ -151,7 +155,7 @@ class Door:
         about["command"] = operation.name
         fields = head.fields
         csrf.judge(http_request.method, fields)
-        sender, ends = (Jid(""), math.inf) if operation.public else await self._admit(fields.get("authorization", ""))
+        sender, ends = (Jid(""), math.inf) if operation.public else await self._admit(http_request, fields)
         about["subscriber"] = sender
         raw = http_request.scope["query_string"]
         query = _query(raw, operation) if raw else {}
@@ -198,8 +202,14 @@ class Door:
             raise
         return [_tag(answer) for answer in answers]
 
-    async def _admit(self, authorization: str) -> tuple[Jid, float]:
-        sender, ends = await self._identity.of(authorization)
+    async def _admit(self, http_request: HttpRequest, fields: Mapping[str, str]) -> tuple[Jid, float]:
+        connection: Connection = http_request.scope["state"][CONNECTION]
+        address = connection.address
+        if self._proxies:
+            address = find_sender(address, fields.get("forwarded", ""), self._proxies)
+        sender, ends = await self._identity.of(fields.get("authorization", ""), address)
+        if why := connection.claim(sender, address):
+            raise crowded(why)
         seconds = self._rates.wait(sender)
         if seconds:
             raise Fault(

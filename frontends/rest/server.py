@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from uvicorn import Server as Uvicorn
 
 from broker.tasks import start
+from frontends.places import Places
 from frontends.rest.connection import Connection, Limited
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class HttpServer:
         *,
         slow_seconds: float,
         header_bytes: int,
-        connections: int,
+        places: Places,
+        keep_alive_seconds: float,
         drain_seconds: float,
     ) -> None:
         """Bind the address; raises OSError when it is not available."""
@@ -47,7 +49,7 @@ class HttpServer:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         config = Limited(
             slow_seconds,
-            connections,
+            places,
             app=app,
             http=Connection,
             ws="none",
@@ -57,6 +59,8 @@ class HttpServer:
             proxy_headers=False,
             server_header=False,
             backlog=_BACKLOG,
+            # uvicorn passes it on to a timer, which takes fractions.
+            timeout_keep_alive=keep_alive_seconds,
             h11_max_incomplete_event_size=header_bytes,
             timeout_graceful_shutdown=max(1, round(drain_seconds)),
         )

@@ -18,6 +18,7 @@ from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
+from frontends.failed_logins import FailedLogins
 from frontends.passwords import Passwords
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
@@ -27,6 +28,7 @@ from frontends.xmpp.component import Component
 from tests import redis_latency
 from tests.admitting import ADMITTING
 from tests.contract.conftest import Store
+from tests.doors.rest.served import Placed
 from tests.unit.xmpp.conftest import Wire
 from tests.waiting import PATIENCE_SECONDS
 
@@ -210,11 +212,13 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
     core = RedisCore(Settings(**ADMITTING, **settings), None, "rest")
     # As in service: a core without a heartbeat would leave a notice for frontends with each publish.
     await core.start()
-    identity = Identity(Passwords(""), Tokens("", "", "", "sub"), Jid("a@x"))
+    identity = Identity(
+        Passwords("", FailedLogins("test")), Tokens("", "", "", "sub"), Jid("a@x"), FailedLogins("test")
+    )
     door = Door(identity, rate=1e6, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, subscriptions=1)
     door.open(core)
     publishes = []
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://x") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(Placed(door)), base_url="http://x") as http:
         (await http.put("/queues/jobs")).raise_for_status()
         for _ in range(_TIMES):
             publishes.append(Tracer())

@@ -24,7 +24,6 @@ RETIRED: Final = {
     "vicinity": "collections",
     "lending": "balancer",
     "barren": "exhausted",
-    "proxy": "relay",
     "attendance": "presence",
     "roster": "membership",
     "rounds": "sweeper",
@@ -66,19 +65,11 @@ _FORMS: Final = {
 }
 _WORDS: Final = {form: word for word in RETIRED for form in (word, f"{word}s", *_FORMS.get(word, ()))}
 
-EVERYDAY: Final = {"bell", "blind", "desk", "proxy", "roster", "rounds"}
-"""Words that tests and examples use in their plain meanings: a proxy of TCP, the resource of a JID."""
+EVERYDAY: Final = {"bell", "blind", "desk", "roster", "rounds"}
+"""Words that tests and examples use in their plain meanings: the resource of a JID."""
 
 ALLOWED: Final = {
-    ("CHANGELOG.md", "proxy"): "the variable http_proxy",
     ("README.md", "roster"): "an access model of XEP-0060",
-    ("frontends/health.py", "proxy"): "an HTTP proxy",
-    ("frontends/rest/auth/csrf.py", "proxy"): "an HTTP proxy",
-    ("frontends/rest/paths.py", "proxy"): "an HTTP proxy",
-    ("frontends/rest/refusal_log.py", "proxy"): "an HTTP proxy",
-    ("frontends/rest/server.py", "proxy"): "an HTTP proxy",
-    ("frontends/tools/dev.py", "proxy"): "an HTTP proxy",
-    ("frontends/xmpp/pubsub/payloads.py", "proxy"): "MappingProxyType",
     ("deploy/local/ejabberd.yml", "roster"): "a module of ejabberd",
     ("docs/ejabberd.md", "roster"): "a module of ejabberd",
     ("docs/prosody.md", "roster"): "a module of Prosody",

@@ -7,10 +7,12 @@ import bcrypt
 import pytest
 
 from broker.model.names import Jid
+from frontends.failed_logins import FailedLogins, TooSoon
 from frontends.passwords import REMEMBERED_SECONDS, WAITING_MOST, Passwords, TooMany
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")
+HERE = "192.0.2.1"
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 LINES = f"{ALICE}:{HASH}\n{BOB}:{HASH}"
 
@@ -40,21 +42,23 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
 
 async def test_guesses_wait_for_each_other(checks: Checks) -> None:
     """Guesses fill only the queue of their name, or that of all unknown names: others have their turn between them."""
-    known = Passwords(LINES)
-    guesses = [asyncio.create_task(known.is_right(Jid(f"x{n}@x"), "wrong")) for n in range(WAITING_MOST)]
+    known = Passwords(LINES, FailedLogins("rest"))
+    guesses = [asyncio.create_task(known.is_right(Jid(f"x{n}@x"), "wrong", HERE)) for n in range(WAITING_MOST)]
     try:
         await asyncio.sleep(0)
         with pytest.raises(TooMany):
-            await known.is_right(Jid("y@x"), "wrong")
-        assert await known.is_right(BOB, "secret")
-        guesses += [asyncio.create_task(known.is_right(ALICE, f"wrong{n}")) for n in range(WAITING_MOST)]
+            await known.is_right(Jid("y@x"), "wrong", HERE)
+        assert await known.is_right(BOB, "secret", HERE)
+        guesses += [asyncio.create_task(known.is_right(ALICE, f"wrong{n}", HERE)) for n in range(WAITING_MOST)]
         await asyncio.sleep(0)
         checks.made.clear()
-        last = asyncio.create_task(known.is_right(BOB, "other"))
+        last = asyncio.create_task(known.is_right(BOB, "other", HERE))
         await asyncio.sleep(0)
     finally:
         checks.free.set()
-    assert not any(await asyncio.gather(*guesses, last))
+    # Those that come too soon after others of their kind are refused without a check.
+    found = await asyncio.gather(*guesses, last, return_exceptions=True)
+    assert all(each is False or isinstance(each, TooSoon) for each in found)
     # Before it come those that are being checked, and perhaps one more of each queue.
     assert checks.made.index(b"other") < 6
 
@@ -62,12 +66,12 @@ async def test_guesses_wait_for_each_other(checks: Checks) -> None:
 async def test_known_while_in_use(checks: Checks) -> None:
     """A password is checked again when it has not been used for a while, and only once however many come together."""
     now = 0.0
-    known = Passwords(LINES, lambda: now)
-    assert all(await asyncio.gather(*(known.is_right(BOB, "secret") for _ in range(5))))
+    known = Passwords(LINES, FailedLogins("rest", lambda: now), lambda: now)
+    assert all(await asyncio.gather(*(known.is_right(BOB, "secret", HERE) for _ in range(5))))
     for _ in range(3):
         now += REMEMBERED_SECONDS - 1
-        assert await known.is_right(BOB, "secret")
+        assert await known.is_right(BOB, "secret", HERE)
     assert len(checks.made) == 1
     now += REMEMBERED_SECONDS + 1
-    assert await known.is_right(BOB, "secret")
+    assert await known.is_right(BOB, "secret", HERE)
     assert len(checks.made) == 2

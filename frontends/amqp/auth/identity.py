@@ -8,6 +8,7 @@ from broker.model.names import Jid, lower_jid, read_bare_jid
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.protocol import sasl
 from frontends.amqp.protocol.types import Malformed
+from frontends.failed_logins import FailedLogins, TooSoon
 from frontends.passwords import Passwords, TooMany
 
 ANONYMOUS, EXTERNAL, PLAIN, TOKENS = "ANONYMOUS", "EXTERNAL", "PLAIN", "MSSBCBS"
@@ -25,9 +26,10 @@ class Untrusted(Exception):  # noqa: N818  (named after the state of a peer)
 class Identity:
     """Checks passwords and certificates. Anonymous peers get the configured JID, or authenticate later by tokens."""
 
-    def __init__(self, passwords: Passwords, anonymous: Jid | None, keys: Keys) -> None:
-        """Use `anonymous` as the JID of anonymous peers; without it, `keys` let them authenticate later."""
+    def __init__(self, passwords: Passwords, anonymous: Jid | None, keys: Keys, failed: FailedLogins) -> None:
+        """Use `anonymous` as the JID of anonymous peers; without it, `keys` let them authenticate later. Note `failed` logins."""
         self._passwords = passwords
+        self.failed = failed
         self.anonymous = anonymous
         self.keys = keys
 
@@ -40,8 +42,8 @@ class Identity:
             *([TOKENS] if self.keys else []),
         ]
 
-    async def of(self, init: sasl.Init, certified: Jid | None) -> Jid | None:
-        """Return the JID of a peer, None for one that will show a token; raises Untrusted."""
+    async def of(self, init: sasl.Init, certified: Jid | None, address: str) -> Jid | None:
+        """Return the JID of a peer at an address, None for one that will show a token; raises Untrusted."""
         if init.mechanism == EXTERNAL and certified:
             return certified
         if init.mechanism == ANONYMOUS and self.anonymous:
@@ -53,11 +55,13 @@ class Identity:
                 acts_as, user, password = sasl.parse_plain(init.response)
                 jid = lower_jid(user)
                 # RFC 4616 §2: acting as another user is not supported.
-                if await self._passwords.is_right(jid, password) and (not acts_as or lower_jid(acts_as) == jid):
+                if await self._passwords.is_right(jid, password, address) and (
+                    not acts_as or lower_jid(acts_as) == jid
+                ):
                     return jid
             except Malformed:
                 pass
-            except TooMany:
+            except (TooMany, TooSoon):
                 raise Untrusted(sasl.LATER) from None
         raise Untrusted(sasl.REFUSED)
 

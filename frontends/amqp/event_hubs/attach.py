@@ -10,7 +10,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.auth import shared_keys
 from frontends.amqp.auth.shared_keys import Grants, Keys, UntrustedToken
-from frontends.amqp.errors import LOCKED, STOLEN, UNAUTHORIZED, Fault, fault
+from frontends.amqp.errors import LIMIT, LOCKED, STOLEN, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs import addresses, filters, management
 from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
 from frontends.amqp.event_hubs.events import Writer
@@ -142,8 +142,11 @@ class HubLinkAttacher(LinkAttacher):
         try:
             self._grants.add(self._keys.grant(asked.value, time.time()))
         except UntrustedToken as wrong:
+            self.context.connection.refuse_token(f"the token is refused: {wrong}")
             return UNKNOWN_WHO, str(wrong)
         assert self._grants.jid, "a grant is somebody's"
+        if not self.context.connection.claim(self._grants.jid):
+            raise Fault(LIMIT, "your account has as many connections as it may have: close one, or come again")
         self.context.sender = self._grants.jid
         self.context.connection.authenticated()
         return ACCEPTED, "Accepted"

@@ -25,6 +25,12 @@ class LinkConnection(Protocol):
     def hold(self, size: int) -> None:
         """Add to the bytes that wait for Redis, or subtract."""
 
+    def claim(self, jid: Jid) -> bool:
+        """Note whose connection it is; returns whether that account has a place for it."""
+
+    def refuse_token(self, why: str) -> None:
+        """Note a token that was refused."""
+
     def authenticated(self) -> None:
         """End the limit on the time to authenticate."""
 

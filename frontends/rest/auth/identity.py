@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.names import Jid, lower_jid
+from frontends.failed_logins import FailedLogins, TooSoon
 from frontends.passwords import Passwords, TooMany
 from frontends.rest.auth.tokens import Tokens, Undecided, Untrusted
 from frontends.rest.errors import RETRY_SECONDS, Fault
@@ -21,14 +22,15 @@ _INVALID_TOKEN: Final = "invalid-token"  # noqa: S105  (an error code)
 class Identity:
     """Checks passwords and tokens; clients without credentials get the configured JID, if any."""
 
-    def __init__(self, passwords: Passwords, tokens: Tokens, anonymous: Jid | None) -> None:
-        """Use `anonymous` as the JID of clients without credentials."""
+    def __init__(self, passwords: Passwords, tokens: Tokens, anonymous: Jid | None, failed: FailedLogins) -> None:
+        """Use `anonymous` as the JID of clients without credentials; note `failed` logins."""
+        self._failed = failed
         self._passwords = passwords
         self._tokens = tokens
         self._anonymous = anonymous
 
-    async def of(self, authorization: str) -> tuple[Jid, float]:
-        """Return the sender's JID, and the time at which the credentials end; raises Fault."""
+    async def of(self, authorization: str, address: str) -> tuple[Jid, float]:
+        """Return the JID of a sender at an address, and the time at which the credentials end; raises Fault."""
         scheme, _, credentials = authorization.partition(" ")
         match scheme.lower():
             case "":
@@ -36,30 +38,35 @@ class Identity:
                     raise self._refusal(_MISSING, "credentials are required")
                 return self._anonymous, math.inf
             case "basic" if self._passwords:
-                return await self._check_password(credentials.strip()), math.inf
+                return await self._check_password(credentials.strip(), address), math.inf
             case "bearer" if self._tokens:
-                return await self._check_token(credentials.strip())
+                return await self._check_token(credentials.strip(), address)
         raise self._refusal(_INVALID, "this authentication scheme is not supported")
 
-    async def _check_password(self, credentials: str) -> Jid:
+    async def _check_password(self, credentials: str, address: str) -> Jid:
         try:
             user, colon, password = b64decode(credentials, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             raise self._refusal(_INVALID, "Basic credentials are NAME:PASSWORD in base64") from None
         jid = lower_jid(user)
         try:
-            right = bool(colon) and await self._passwords.is_right(jid, password)
+            right = bool(colon) and await self._passwords.is_right(jid, password, address)
         except TooMany:
             detail = "too many passwords wait to be checked"
             raise _later(detail) from None
+        except TooSoon as early:
+            headers = {"Retry-After": str(math.ceil(early.seconds))}
+            raise Fault(HTTPStatus.TOO_MANY_REQUESTS, "too-fast", str(early), headers) from None
         if not right:
             raise self._refusal(_INVALID, "the name or the password is wrong")
         return jid
 
-    async def _check_token(self, token: str) -> tuple[Jid, float]:
+    async def _check_token(self, token: str, address: str) -> tuple[Jid, float]:
         try:
             return await self._tokens.bearer(token)
         except Untrusted as fault:
+            # Nobody guesses a signature: it is told and counted, and not slowed.
+            self._failed.tell("", address, f"the token is refused: {fault}")
             raise self._refusal(_INVALID_TOKEN, f"the token is refused: {fault}", ', error="invalid_token"') from None
         except Undecided:
             detail = "the keys of tokens cannot be fetched"

@@ -22,6 +22,7 @@ from broker.token_keys import ALGORITHMS, read_keys
 
 log = structlog.get_logger()
 
+_TIMES: Final = ("exp", "nbf", "iat")
 LEEWAY_SECONDS: Final = 10
 """The allowed difference between two clocks."""
 
@@ -114,6 +115,10 @@ class Tokens:
         """Return the JID of a token, and the time from which it is refused; raises Untrusted or Undecided."""
         try:
             said = await self._verify(token, jwt.get_unverified_header(token).get("kid"))
+            # The library takes a text for a time, too.
+            if wrong := [name for name in _TIMES if name in said and type(said[name]) not in {int, float}]:
+                msg = f"{wrong[0]} is no number"
+                raise Untrusted(msg)
             ends = float(said["exp"]) + LEEWAY_SECONDS
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None

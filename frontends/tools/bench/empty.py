@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from frontends.places import Places
 from frontends.rest.server import HttpServer
 
 
@@ -22,7 +23,14 @@ async def serve(port: int) -> None:
     """Serve until the process is ended."""
     app = Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST", "DELETE"])])
     server = HttpServer(
-        app, "127.0.0.1", port, slow_seconds=10, header_bytes=16_384, connections=1_000, drain_seconds=1
+        app,
+        "127.0.0.1",
+        port,
+        slow_seconds=10,
+        header_bytes=16_384,
+        places=Places(1_000, 1_000),
+        keep_alive_seconds=75,
+        drain_seconds=1,
     )
     server.start()
     await asyncio.Event().wait()

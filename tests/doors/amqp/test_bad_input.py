@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from proton import Described, Message, symbol, timestamp, ulong
+from proton import ConnectionException, Described, Message, symbol, timestamp, ulong
 from proton.reactor import Filter
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
@@ -249,6 +249,9 @@ def test_noise(frontend: AmqpFrontend) -> None:
 def test_wrong_passwords(frontend: AmqpFrontend) -> None:
     """A wrong password ends the connection, a thousand times over; a right one works meanwhile."""
     lines = []
+    with connected(frontend):
+        # Who was here lately is known, however many guesses come from the same address.
+        pass
     for _ in range(10):
         for _ in range(100):
             line = frontend.raw()
@@ -261,7 +264,7 @@ def test_wrong_passwords(frontend: AmqpFrontend) -> None:
         lines.clear()
     said = frontend.raw()
     said.sendall(plain(password="wrong"))
-    assert heard(said).endswith(b"\x50\x01")
+    assert heard(said).endswith(b"\x50\x04")
 
 
 PLAIN, RIGHT = types.symbol("PLAIN"), types.binary(f"\0{ALICE}\0{PASSWORD}".encode())
@@ -303,6 +306,41 @@ def test_unknown_peers(frontend: AmqpFrontend, said: bytes) -> None:
 
 def test_too_many_connections(redis: RedisServer) -> None:
     """Connections beyond the limit are closed at once; the others continue."""
-    with AmqpFrontend(redis.url, AMQP_CONNECTIONS="2") as small, connected(small), connected(small):
+    limits = {"AMQP_CONNECTIONS": "2", "AMQP_ACCOUNT_CONNECTIONS": "2"}
+    with AmqpFrontend(redis.url, **limits) as small, connected(small), connected(small):
         line = small.raw()
         assert heard(line) == b""
+
+
+def test_places(redis: RedisServer) -> None:
+    """One account has a quarter of the places, and so have all that do not log in: the oldest of them makes room."""
+    with AmqpFrontend(redis.url, AMQP_CONNECTIONS="8") as small, connected(small), connected(small):
+        with pytest.raises(ConnectionException):
+            small.connect()
+        first, *silent = [small.raw() for _ in range(9)]
+        assert heard(first) == b""
+        with connected(small, BOB):
+            pass
+        assert heard(silent[0]) == b""
+        told = small.probe("/metrics")[1]
+        assert 'stanzaq_connections_refused_total{reason="account"} 1.0' in told
+        assert 'stanzaq_connections_refused_total{reason="displaced"}' in told
+        for line in silent:
+            line.close()
+
+
+def test_guesses_are_slowed(redis: RedisServer) -> None:
+    """Too many wrong passwords of one account from one address are told to come later; another account goes on."""
+    with AmqpFrontend(redis.url) as frontend:
+        said = []
+        for _ in range(6):
+            line = frontend.raw()
+            line.sendall(plain(password="wrong"))
+            said.append(heard(line))
+        assert [each.endswith(b"\x50\x01") for each in said] == [True] * 5 + [False]
+        assert said[-1].endswith(b"\x50\x04")
+        with connected(frontend, BOB):
+            pass
+        assert (
+            '"login failed"' in frontend.log and 'failed_logins_total{door="amqp"} 5.0' in frontend.probe("/metrics")[1]
+        )

@@ -29,7 +29,9 @@ from frontends.amqp.protocol.engine import CONTAINER
 from frontends.amqp.protocol.grammar import Code, Frames, performative
 from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.server import AmqpServer
+from frontends.failed_logins import FailedLogins
 from frontends.passwords import Passwords
+from frontends.places import Places
 from frontends.tools.servers.redis import RedisServer
 from tests.admitting import ADMITTING
 from tests.doors.amqp.event_hubs import KEYS, signed
@@ -67,7 +69,7 @@ class Door:
     def __init__(self, core: RedisCore, identity: Identity) -> None:
         """Listen on a free port."""
         self.core = core
-        self.server = AmqpServer(identity, "127.0.0.1", 0, context=None, connections=10)
+        self.server = AmqpServer(identity, "127.0.0.1", 0, context=None, places=Places(10))
         for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             self.server._socket.setsockopt(socket.SOL_SOCKET, size, 4_096)
         self.server.start(core)
@@ -133,7 +135,7 @@ async def core(redis: RedisServer) -> RedisCore:
 @pytest.fixture
 async def door(core: RedisCore) -> AsyncIterator[Door]:
     """Provide a door where nobody has to authenticate."""
-    door = Door(core, Identity(Passwords(""), OWNER, Keys("")))
+    door = Door(core, Identity(Passwords("", FailedLogins("test")), OWNER, Keys(""), FailedLogins("test")))
     yield door
     await door.stop()
 
@@ -141,7 +143,7 @@ async def door(core: RedisCore) -> AsyncIterator[Door]:
 @pytest.fixture
 async def hubs(core: RedisCore) -> AsyncIterator[Door]:
     """Provide a door for clients of Event Hubs."""
-    door = Door(core, Identity(Passwords(""), None, Keys(KEYS)))
+    door = Door(core, Identity(Passwords("", FailedLogins("test")), None, Keys(KEYS), FailedLogins("test")))
     yield door
     await door.stop()
 
@@ -376,11 +378,11 @@ class _Slow(Identity):
 
     def __init__(self) -> None:
         """Check nothing yet."""
-        super().__init__(Passwords(""), None, Keys(""))
+        super().__init__(Passwords("", FailedLogins("test")), None, Keys(""), FailedLogins("test"))
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
 
-    async def of(self, _init: sasl.Init, _certified: Jid | None) -> Jid:
+    async def of(self, _init: sasl.Init, _certified: Jid | None, _address: str) -> Jid:
         """Wait until the test says so."""
         self.asked.set()
         await self.answer.wait()

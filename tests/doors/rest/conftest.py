@@ -20,7 +20,7 @@ def redis() -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def frontend(redis: RedisServer) -> Iterator[RestFrontend]:
     """Provide a frontend with common settings."""
-    with RestFrontend(redis.url) as server:
+    with RestFrontend(redis.url, TRUSTED_PROXIES="127.0.0.1") as server:
         yield server
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from frontends.rest.connection import CONNECTION
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
 from tests.waiting import PATIENCE_SECONDS
 
@@ -27,6 +29,24 @@ class RestFrontend(DoorFrontend):
     def url(self) -> str:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
+
+
+class Placed:
+    """An application on a connection that has a place for everybody, where there is no server."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Serve an application."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        await self._app({**scope, "state": {CONNECTION: self}}, receive, send)
+
+    def claim(self, _account: str, _address: str) -> str:
+        """Have a place."""
+        return ""
 
 
 def basic_words(jid: str = ALICE) -> str:

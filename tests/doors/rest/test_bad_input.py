@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -117,6 +118,31 @@ def test_slow_second_request(strict: RestFrontend) -> None:
     line.say(b"GET /openapi.json HTTP/1.1\r\nHo")
     status, heard, seconds = line.hear()
     assert status == 200 and b"408 Request Timeout" in heard and seconds < 20
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /openapi.json HTTP/1.1\nHost: x\n\n",
+        b"GET /openapi.json HTTP/1.1\r\nHost: x\nA: b\r\n\r\n",
+        b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n",
+        b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nA: b\r\n\tc\r\n\r\n",
+        b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nA: b\r\n\n",
+        b"POST /queues HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_loose_lines(strict: RestFrontend, head: bytes, whole: bool) -> None:  # noqa: FBT001  (a parameter of pytest)
+    """RFC 9112 §2.2, §5.2: a bare LF ends no line, and no line goes on in the next, also behind another request."""
+    line = Line(strict)
+    sound = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    # It is refused as soon as it is known.
+    with suppress(OSError):
+        for part in [sound + head] if whole else [sound, *(head[at : at + 7] for at in range(0, len(head), 7))]:
+            line.say(part)
+        line.end()
+    _, heard, _ = line.hear()
+    assert b"HTTP/1.1 400" in heard and heard.count(b"HTTP/1.1 200") == 1
 
 
 def test_late_body(strict: RestFrontend) -> None:

@@ -2,11 +2,20 @@
 
 import asyncio
 import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 
+import pytest
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from frontends.places import Places
+from frontends.rest.connection import CONNECTION, crowded
+from frontends.rest.errors import write_problem
 from frontends.rest.server import HttpServer
 from tests.waiting import PATIENCE_SECONDS
+
+Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -18,47 +27,113 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return head, await reader.readexactly(int(size.removeprefix(b"content-length:")))
 
 
-async def _all() -> None:
-    server = HttpServer(
-        Response("served"), "127.0.0.1", 0, slow_seconds=20, header_bytes=4_096, connections=2, drain_seconds=1
-    )
-    server.start()
-    streams = []
+async def claiming(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a request of the account that it names, without any check."""
+    account = dict(scope["headers"]).get(b"authorization", b"").decode()
+    connection = scope["state"][CONNECTION]
+    why = connection.claim(account, connection.address) if account else ""
+    answer = Response(write_problem(crowded(why)), crowded(why).status) if why else Response("served")
+    await answer(scope, receive, send)
 
-    async def ask() -> tuple[bytes, bytes]:
-        """Ask by a new connection, which stays."""
-        streams.append(await asyncio.open_connection("127.0.0.1", server.port))
-        return await again(*streams[-1])
 
-    async def again(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[bytes, bytes]:
-        writer.write(_ASKED)
-        return await _answer(reader)
+class Served:
+    """A server of eight places, and connections to it."""
 
-    try:
-        # Those that have asked nothing take no room.
-        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
-        streams += idle
-        assert [(await ask())[1] for _ in range(2)] == [b"served"] * 2
-        head, body = await ask()
-        assert head.startswith(b"HTTP/1.1 503") and b"application/problem+json" in head
-        assert b"retry-after: 1" in head.lower() and b"connection: close" in head.lower()
-        assert json.loads(body)["type"] == "urn:stanzaq:0:problem:too-many-connections"
-        # The third has ended itself, and the first two are as they were.
-        *first, third = streams[3:]
-        assert await third[0].read() == b""
-        assert [(await again(*each))[1] for each in first] == [b"served"] * 2
-        first[0][1].close()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(server._server.config.admitted) > 1:  # type: ignore[attr-defined]  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        # One that was opened when there was no room asks when there is.
-        assert (await again(*idle[0]))[1] == b"served"
-    finally:
-        for _, writer in streams:
+    def __init__(self, **limits: int) -> None:
+        """Start."""
+        self.places = Places(8, **limits)
+        self.counted = Counter[str]()
+        self.places.count = lambda why: self.counted.update([why])
+        how = {"slow_seconds": 20, "header_bytes": 4_096, "keep_alive_seconds": 20, "drain_seconds": 1}
+        self.server = HttpServer(claiming, "127.0.0.1", 0, places=self.places, **how)
+        self.server.start()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> Line:
+        """Connect, and say nothing."""
+        line = await asyncio.open_connection("127.0.0.1", self.server.port)
+        self._writers.append(line[1])
+        return line
+
+    async def ask(self, account: str, line: Line | None = None) -> tuple[int, Line]:
+        """Ask as an account, on a new connection unless one is given; return the status."""
+        reader, writer = line = line or await self.connect()
+        writer.write(_ASKED.replace(b"\r\n\r\n", b"\r\nAuthorization: %b\r\n\r\n" % account.encode()))
+        head, _body = await asyncio.wait_for(_answer(reader), PATIENCE_SECONDS)
+        return int(head.split()[1]), line
+
+    async def stop(self) -> None:
+        """End all."""
+        for writer in self._writers:
             writer.close()
-        await server.drain()
+        await self.server.drain()
 
 
-def test_too_many_connections() -> None:
-    """One that is too many is told when to come again; the others go on, though there are as many as there may be."""
-    asyncio.run(_all())
+@pytest.fixture
+async def served() -> AsyncIterator[Callable[..., Served]]:
+    """Return a function that starts servers."""
+    made: list[Served] = []
+
+    def make(**limits: int) -> Served:
+        made.append(Served(**limits))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.stop()
+
+
+async def test_an_account_has_a_quarter(served: Callable[..., Served]) -> None:
+    """One account's connections leave room for others, and one that it closes, or uses for another, makes room for its own."""
+    server = served()
+    (first, one), (second, two) = [await server.ask("mallory") for _ in range(2)]
+    assert (first, second) == (200, 200)
+    assert (await server.ask("mallory"))[0] == 429
+    assert [(await server.ask(f"honest{number}"))[0] for number in range(5)] == [200] * 5
+    assert (await server.ask("mallory", one))[0] == 200
+    # A proxy sends requests of others by the same connection.
+    assert (await server.ask("honest9", one))[0] == 200
+    assert (await server.ask("mallory"))[0] == 200
+    two[1].close()
+    assert server.counted["account"] == 1
+
+
+async def test_silent_connections_make_room(served: Callable[..., Served]) -> None:
+    """Those that say nothing have two of eight places together: the oldest makes room, and who logs in has a place."""
+    server = served()
+    silent = [await server.connect() for _ in range(2)]
+    assert [(await server.ask(f"honest{number}"))[0] for number in range(3)] == [200] * 3
+    later = [await server.connect() for _ in range(8)]
+    for reader, _writer in (*silent, *later[:6]):
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
+    assert (await server.ask("honest"))[0] == 200
+    assert (await server.ask("late", later[-1]))[0] == 200
+    assert set(server.counted) == {"displaced"}
+
+
+async def test_no_place_at_all(served: Callable[..., Served]) -> None:
+    """One that is too many is told when to come again; the others go on, and it has a place when one of them has gone."""
+    server = served(of_account=8)
+    lines = [(await server.ask(f"honest{number}"))[1] for number in range(8)]
+    reader, writer = late = await server.connect()
+    writer.write(_ASKED)
+    head, body = await _answer(reader)
+    assert head.startswith(b"HTTP/1.1 503") and b"application/problem+json" in head
+    assert b"retry-after: 1" in head.lower() and b"connection: close" in head.lower()
+    assert json.loads(body)["type"] == "urn:stanzaq:0:problem:too-many-connections"
+    assert await reader.read() == b""
+    assert [(await server.ask("honest0", line))[0] for line in lines] == [200] * 8
+    late = await server.connect()
+    lines[0][1].close()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(server.places._held) == 8:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert (await server.ask("late", late))[0] == 200
+
+
+async def test_an_address_has_so_many(served: Callable[..., Served]) -> None:
+    """Where a number is set, one address has no more connections."""
+    server = served(of_address=2)
+    for account, status in (("one", 200), ("two", 200), ("three", 503)):
+        assert (await server.ask(account))[0] == status
+    assert set(server.counted) == {"address"}

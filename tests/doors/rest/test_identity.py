@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from threading import Thread
 from typing import Any
 
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from frontends.tools.servers.redis import RedisServer
-from tests.doors.frontend import ALICE, HASH, PASSWORD
+from tests.doors.frontend import ALICE, BOB, HASH, PASSWORD
 from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
 
 KEY = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
@@ -62,6 +63,35 @@ def basic(words: bytes) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(words).decode()}"}
 
 
+_ADDRESSES = (f"192.0.2.{number}" for number in count(1))
+
+
+def attempts(frontend: RestFrontend, words: str, most: int, address: str) -> list[int]:
+    """Return the statuses of attempts to log in from an address."""
+    head = {**basic(words.encode()), "Forwarded": f"for={address}"}
+    return [httpx.get(f"{frontend.url}/queues", headers=head, verify=NO_TLS).status_code for _ in range(most)]
+
+
+def test_guesses_are_slowed(redis: RedisServer) -> None:
+    """Guesses of one account from one address are slowed, logged and counted; the account's owner is not, anywhere else."""
+    with RestFrontend(redis.url, TRUSTED_PROXIES="127.0.0.1") as frontend:
+        known, new = "192.0.2.1", "192.0.2.2"
+        assert attempts(frontend, f"{ALICE}:{PASSWORD}", 1, known) == [200]
+        assert attempts(frontend, f"{ALICE}:wrong", 7, known) == [401] * 5 + [429] * 2
+        head = {**basic(f"{ALICE}:wrong".encode()), "Forwarded": f"for={known}"}
+        early = httpx.get(f"{frontend.url}/queues", headers=head, verify=NO_TLS)
+        assert problem(early) == (429, "too-fast") and int(early.headers["Retry-After"]) >= 1
+        # Who was here lately, who comes from elsewhere, and who is another goes on.
+        assert attempts(frontend, f"{ALICE}:{PASSWORD}", 1, known) == [200]
+        assert attempts(frontend, f"{ALICE}:{PASSWORD}", 1, new) == [200]
+        assert attempts(frontend, f"{BOB}:{PASSWORD}", 1, known) == [200]
+        # All names that are none are one.
+        assert [attempts(frontend, f"x{number}@x:x", 1, known)[0] for number in range(6)] == [401] * 5 + [429]
+        lines = [json.loads(line) for line in frontend.log.splitlines() if "login failed" in line]
+        assert {"account": ALICE, "address": known, "door": "rest"}.items() <= lines[0].items()
+        assert 'stanzaq_failed_logins_total{door="rest"} 10.0' in frontend.probe("/metrics")[1]
+
+
 @pytest.mark.parametrize("name", ["ALICE@Example.ORG.", " \uff41lice@example\u3002org "])
 def test_forms_of_an_account(frontend: RestFrontend, trusting: RestFrontend, name: str) -> None:
     """RFC 7622: an account is one in all forms of its name."""
@@ -87,7 +117,9 @@ def test_forms_of_an_account(frontend: RestFrontend, trusting: RestFrontend, nam
 def test_without_credentials(frontend: RestFrontend, headers: dict[str, str]) -> None:
     """A request without credentials, or with wrong ones, is told how to authenticate, and nothing else."""
     for method, path in (("GET", "/queues"), ("PUT", "/queues/x"), ("GET", "/messages/a/b"), ("POST", "/batches/x")):
-        refused = httpx.request(method, frontend.url + path, headers=headers, verify=NO_TLS)
+        # From an address of its own, which has not failed too often.
+        sent = {**headers, "Forwarded": f"for={next(_ADDRESSES)}"}
+        refused = httpx.request(method, frontend.url + path, headers=sent, verify=NO_TLS)
         assert problem(refused)[0] == 401
         assert refused.headers["WWW-Authenticate"] == 'Basic realm="stanzaq", charset="UTF-8"'
 
@@ -136,6 +168,10 @@ def test_by_token(trusting: RestFrontend) -> None:
         signed(iss="https://evil.example.org"),
         signed(exp=int(time.time()) - 60),
         signed(exp=None),
+        # A NumericDate is a number (RFC 7519 §2).
+        signed(exp=str(int(time.time()) + 60)),
+        signed(nbf="0"),
+        signed(iat=True),
         signed(nbf=int(time.time()) + 600),
         signed(sub=None),
         signed(sub="alice"),

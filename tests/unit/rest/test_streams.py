@@ -15,11 +15,13 @@ from broker.model.commands import Fetch
 from broker.model.names import Jid
 from broker.model.pull_subscriptions import new_pull_name
 from broker.model.results import Fetched
+from frontends.failed_logins import FailedLogins
 from frontends.passwords import Passwords
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import LEEWAY_SECONDS, Tokens
 from frontends.rest.subscriptions.requests import PullSubscription
+from tests.doors.rest.served import Placed
 
 ALICE = Jid("alice@x")
 
@@ -43,12 +45,12 @@ async def test_a_stream_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> 
             asked.append(command)
             return Fetched((), 0)
 
-    identity = Identity(Passwords(""), Tokens(pem, "i", "a", "sub"), None)
+    identity = Identity(Passwords("", FailedLogins("test")), Tokens(pem, "i", "a", "sub"), None, FailedLogins("test"))
     door = Door(identity, rate=0, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, subscriptions=1)
     door.open(Silent())  # type: ignore[arg-type]  # no more of a core is needed
     path = PullSubscription(ALICE, "jobs", new_pull_name(60), 60).href
     headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://x") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(Placed(door)), base_url="http://x") as http:
         answer = await http.get(path, headers=headers)
     event, _, data = answer.text.rstrip().rpartition("\n")
     assert event.endswith("event: end")

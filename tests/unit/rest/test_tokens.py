@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from broker.model.names import Jid
 from broker.token_keys import read_keys
+from frontends.failed_logins import FailedLogins
 from frontends.passwords import Passwords
 from frontends.rest.auth import tokens
 from frontends.rest.auth.identity import Identity
@@ -152,9 +153,9 @@ async def test_no_keys_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = Endpoint(jwks(jwk("one")))
     endpoint.free.clear()
     trusting = endpoint.tokens()
-    identity = Identity(Passwords(""), trusting, None)
+    identity = Identity(Passwords("", FailedLogins("test")), trusting, None, FailedLogins("test"))
     with pytest.raises(Fault) as refused:
-        await identity.of(f"Bearer {signed('one')}")
+        await identity.of(f"Bearer {signed('one')}", "::1")
     assert refused.value.status == 503 and refused.value.headers["Retry-After"]
     endpoint.free.set()
     await fetched(trusting)

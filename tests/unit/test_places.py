@@ -1,0 +1,47 @@
+"""Places of connections: nobody takes those of others, in any order of events."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frontends.places import Places
+
+
+class Line:
+    """A connection."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.closed = False
+
+    def make_room(self) -> None:
+        """Close."""
+        self.closed = True
+
+
+@given(st.lists(st.tuples(st.sampled_from(["enter", "claim", "leave"]), st.integers(0, 30), st.integers(0, 2))))
+def test_any_order(steps: list[tuple[str, int, int]]) -> None:
+    """There are never more connections than places, nor more of an account, of an address, or of nobody than they may have."""
+    places, lines, accounts = Places(8, 3, 5), list[Line](), dict[Line, str]()
+    for step, number, who in steps:
+        if step == "enter":
+            line = Line()
+            if places.enter(line, f"address{who}"):
+                lines.append(line)
+        elif lines:
+            line = lines[number % len(lines)]
+            if step == "leave":
+                places.leave(line)
+                lines.remove(line)
+            elif not places.claim(line, f"account{who}"):
+                accounts[line] = f"account{who}"
+        assert not any(line.closed for line in lines if line in accounts), "nobody who has logged in makes room"
+        lines = [line for line in lines if not line.closed]
+        assert len(lines) == len(places._held) <= 8
+        assert len([line for line in lines if line not in accounts]) <= 2
+        assert all(held <= 3 for held in Counter(accounts[line] for line in lines if line in accounts).values())
+        assert all(held <= 5 for held in places._addresses.values())
+    for line in lines:
+        places.leave(line)
+    assert not (places._held or places._strangers or places._accounts or places._addresses)
