@@ -229,6 +229,8 @@ CONTRADICTIONS = [
 
 UNREADABLE = [
     ("xmpp.replica=3", ["xmpp", "replica"]),
+    ("fullnameOverride=Queue", ["fullnameOverride"]),
+    ("extraObjects=1", ["extraObjects"]),
     ("settings.node_qota=3", ["settings", "node_qota"]),
     ("xmpp.replicas=three", ["xmpp", "replicas"]),
     ("xmpp.replicas=0", ["xmpp", "replicas"]),

@@ -31,7 +31,7 @@ def test_security(objects: list[Object]) -> None:
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False
         assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["runAsUser"] >= 10_000
+        assert spec["securityContext"].get("runAsUser", 10_000) >= 10_000
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         (container,) = spec["containers"]
         assert container["securityContext"] == {
@@ -41,6 +41,46 @@ def test_security(objects: list[Object]) -> None:
         }
         assert container["resources"]["requests"].keys() == container["resources"]["limits"].keys() == {"cpu", "memory"}
     assert all(each["automountServiceAccountToken"] is False for each in only(objects, "ServiceAccount"))
+
+
+def test_user_of_the_cluster(everything: Everything) -> None:
+    """Where the cluster gives each namespace its users, as OpenShift does, no pod asks for one."""
+    for pod in pods(everything["helm4", "openshift"]):
+        context = pod["spec"]["securityContext"]
+        assert context.keys() == {"runAsNonRoot", "fsGroupChangePolicy", "seccompProfile"}
+    changed = ["redis.development.enabled=true", "redis.existingSecret.name=", "securityContext.privileged=false"]
+    for pod in pods(rendered("helm4", *having("openshift", *changed, "podSecurityContext.fsGroup=7"))):
+        assert pod["spec"]["securityContext"]["fsGroup"] == 7
+        assert pod["spec"]["containers"][0]["securityContext"]["privileged"] is False
+
+
+def test_fullname(everything: Everything) -> None:
+    """The names of all objects begin with `fullnameOverride`, and those that name others name these."""
+    objects = everything["helm4", "openshift"]
+    names = {each["metadata"]["name"] for each in objects}
+    assert names == {"queue", "queue-xmpp", "queue-rest", "queue-amqp", "queue-passwords"}
+    for door in _doors(objects):
+        spec = door["spec"]["template"]["spec"]
+        assert spec["serviceAccountName"] == spec["containers"][0]["envFrom"][0]["configMapRef"]["name"] == "queue"
+
+
+def test_extra_objects(everything: Everything) -> None:
+    """More objects are rendered as templates; a Secret among them restarts the frontends when it changes."""
+
+    def checksum(objects: list[Object]) -> object:
+        return the(objects, "Deployment", "rest")["spec"]["template"]["metadata"]["annotations"]["checksum/secrets"]
+
+    objects = everything["helm4", "openshift"]
+    assert the(objects, "Secret")["metadata"]["name"] == "queue-passwords"
+    found = the(objects, "Deployment", "rest")["spec"]["template"]["spec"]["volumes"][0]["projected"]["sources"]
+    assert "queue-passwords" in {each["secret"]["name"] for each in found}
+    changed = rendered("helm4", *having("openshift", "extraObjects[0].stringData.http-passwords=other"))
+    assert checksum(changed) != checksum(objects)
+    annotated = rendered("helm4", *having("openshift", "extraObjects[0].kind=ConfigMap"))
+    other = rendered(
+        "helm4", *having("openshift", "extraObjects[0].kind=ConfigMap", "extraObjects[0].metadata.annotations.a=b")
+    )
+    assert checksum(annotated) == checksum(other)
 
 
 def test_probes(objects: list[Object]) -> None:
@@ -376,6 +416,13 @@ def test_network_peers(everything: Everything) -> None:
     assert [each["port"] for each in redis["ports"]] == [6379, 26379]
 
 
+def test_network_to_the_keys_of_tokens(everything: Everything) -> None:
+    """Only HTTP takes tokens, so only its pods may load the keys that verify them."""
+    for policy in only(everything["helm4", "openshift"], "NetworkPolicy"):
+        ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
+        assert (8443 in ports) == (policy["metadata"]["labels"]["app.kubernetes.io/component"] == "rest")
+
+
 def test_ingress(everything: Everything) -> None:
     """The Ingress routes its host to the port of the HTTP door."""
     objects = everything["helm4", "doors"]
@@ -517,7 +564,12 @@ def test_no_limits_of_spark() -> None:
 
 
 def test_least_privilege(everything: Everything) -> None:
-    """A report does not need the component's secret, and does not have it."""
+    """Only frontends for XMPP need the component's secret, and only they have it."""
+    for door in _doors(everything["helm4", "doors"]):
+        pod = door["spec"]["template"]
+        mounted = [each["secret"]["name"] for each in pod["spec"]["volumes"][0]["projected"]["sources"]]
+        is_xmpp = door["metadata"]["labels"]["app.kubernetes.io/component"] == "xmpp"
+        assert ("component" in mounted) == ("STANZAQ_XMPP_SECRET_FILE" in _environment(pod)) == is_xmpp
     for job in only(everything["helm4", "report"], "CronJob"):
         (secrets,) = [
             each

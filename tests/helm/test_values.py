@@ -56,7 +56,7 @@ def _objects(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa:
 def _leaves(values: Any, schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:  # noqa: ANN401  (YAML)
     for name, value in values.items():
         inner = _resolved(_resolved(schema)["properties"][name])
-        if isinstance(value, dict) and value and name != "resources":
+        if isinstance(value, dict) and value and name != "resources" and "properties" in inner:
             yield from _leaves(value, inner, (*path, name))
         else:
             yield (*path, name)

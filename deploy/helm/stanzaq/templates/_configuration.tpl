@@ -1,4 +1,4 @@
-{{/* The data of the ConfigMap and of the Secret. Pods carry their checksums, so a change restarts them. */}}
+{{/* The data of the ConfigMap and of the Secrets. Pods carry their checksums, so a change restarts them. */}}
 
 {{- define "stanzaq.configuration" -}}
 {{- range $name, $value := .Values.settings }}
@@ -59,5 +59,14 @@ amqp-passwords: {{ .Values.amqp.passwords | b64enc }}
 {{- end }}
 {{- if and .Values.amqp.enabled .Values.amqp.eventHubs.keys }}
 event-hubs-keys: {{ .Values.amqp.eventHubs.keys | b64enc }}
+{{- end }}
+{{- end -}}
+
+{{/* Secrets among the extra objects: they may be the existing Secrets of other values. */}}
+{{- define "stanzaq.extraSecrets" -}}
+{{- range .Values.extraObjects }}
+{{- if eq .kind "Secret" }}
+{{ tpl (toYaml .) $ }}
+{{- end }}
 {{- end }}
 {{- end -}}

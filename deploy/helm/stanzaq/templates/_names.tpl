@@ -6,7 +6,7 @@
 
 {{- define "stanzaq.fullname" -}}
 {{- $own := include "stanzaq.name" . -}}
-{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $own) (contains $own .Release.Name) -}}
+{{- $name := .Values.fullnameOverride | default (ternary .Release.Name (printf "%s-%s" .Release.Name $own) (contains $own .Release.Name)) -}}
 {{- /* A CronJob may have 52 letters, suffix included. */ -}}
 {{- $name | trunc 42 | trimSuffix "-" -}}
 {{- end -}}

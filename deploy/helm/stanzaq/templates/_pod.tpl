@@ -1,20 +1,5 @@
 {{/* The pod of a door; takes (list $ door). */}}
 
-{{- define "stanzaq.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
-{{- define "stanzaq.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
-{{- end -}}
-
 {{/* Where pods may run and what precedes them, in the words of a pod and of the Spark operator. */}}
 {{- define "stanzaq.scheduling" -}}
 {{- with .Values.priorityClassName }}
@@ -50,6 +35,9 @@ imagePullSecrets:
 checkov.io/skip1: CKV_K8S_15=a tag of this image is never moved, so a node need not check it at each start
 {{- if not (index . 1).digest }}
 checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the digest, so it is a value
+{{- end }}
+{{- if not (index . 0).Values.podSecurityContext.runAsUser }}
+checkov.io/skip5: CKV_K8S_40=the cluster chooses the user
 {{- end }}
 {{- end -}}
 
@@ -87,7 +75,7 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
 {{ ternary "http" . (eq . "rest") }}-passwords
 {{- end -}}
 
-{{/* The secret files of a pod; takes (list $ xmpp files): whether it also needs the component's secret, and the other files, each (list values file). */}}
+{{/* The secret files of a pod, beside the URL of Redis; takes (list $ files), each (list values file). */}}
 {{- define "stanzaq.volumes" -}}
 {{- $root := index . 0 -}}
 - name: secrets
@@ -95,10 +83,7 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
     defaultMode: 0440
     sources:
       {{- include "stanzaq.secretFile" (list $root $root.Values.redis "redis-url") | nindent 6 }}
-      {{- if index . 1 }}
-      {{- include "stanzaq.secretFile" (list $root $root.Values.xmpp "xmpp-secret") | nindent 6 }}
-      {{- end }}
-      {{- range index . 2 }}
+      {{- range index . 1 }}
       {{- include "stanzaq.secretFile" (prepend . $root) | nindent 6 }}
       {{- end }}
 {{- with $root.Values.redis.tls.existingSecret }}
@@ -114,7 +99,7 @@ checkov.io/skip2: CKV_K8S_43=only whoever builds or mirrors the image knows the 
 
 {{- define "stanzaq.checksums" -}}
 checksum/configuration: {{ include "stanzaq.configuration" . | sha256sum }}
-checksum/secrets: {{ include "stanzaq.secrets" . | sha256sum }}
+checksum/secrets: {{ print (include "stanzaq.secrets" .) (include "stanzaq.extraSecrets" .) | sha256sum }}
 {{- end -}}
 
 {{- define "stanzaq.pod" -}}
@@ -128,6 +113,7 @@ checksum/secrets: {{ include "stanzaq.secrets" . | sha256sum }}
 {{- $keys := and (eq $door "amqp") (or $values.eventHubs.keys $values.eventHubs.existingSecret.name) -}}
 {{- $files := list -}}
 {{- if $passwords -}}{{- $files = append $files (list $values (include "stanzaq.passwords" $door)) -}}{{- end -}}
+{{- if eq $door "xmpp" -}}{{- $files = append $files (list $values "xmpp-secret") -}}{{- end -}}
 {{- if $keys -}}{{- $files = append $files (list $values.eventHubs "event-hubs-keys") -}}{{- end -}}
 metadata:
   {{- include "stanzaq.podMetadata" (list $root $door (include "stanzaq.checksums" $root)) | nindent 2 }}
@@ -138,7 +124,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   securityContext:
-    {{- include "stanzaq.podSecurity" $root | nindent 4 }}
+    {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
   # A stop takes the pause and at most three drains: over XMPP the core, open requests and the stream each have one.
   terminationGracePeriodSeconds: {{ add $preStop (mul 3 (ceil $root.Values.settings.drain_seconds)) 10 }}
   topologySpreadConstraints:
@@ -160,19 +146,18 @@ spec:
       env:
         {{- include "stanzaq.variables" $root | nindent 8 }}
         - {name: STANZAQ_METRICS_BIND, value: "0.0.0.0:9464"}
-        {{- if $root.Values.xmpp.enabled }}
+        {{- if eq $door "xmpp" }}
         - {name: STANZAQ_XMPP_SECRET_FILE, value: /etc/stanzaq/secrets/xmpp-secret}
         {{- if $authorities }}
         - {name: STANZAQ_XMPP_CA, value: /etc/stanzaq/xmpp-tls/ca.crt}
         {{- end }}
-        {{- if and (eq $door "xmpp") (include "stanzaq.ordinal" $root) }}
+        {{- if include "stanzaq.ordinal" $root }}
         - name: ORDINAL
           valueFrom:
             fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
         - {name: STANZAQ_XMPP_DOMAIN, value: {{ include "stanzaq.ordinalDomain" (list $root.Values.xmpp.domain "$(ORDINAL)") | quote }}}
         {{- end }}
-        {{- end }}
-        {{- if eq $door "rest" }}
+        {{- else if eq $door "rest" }}
         - {name: STANZAQ_HTTP_BIND, value: "0.0.0.0:8080"}
         {{- if $passwords }}
         - {name: STANZAQ_HTTP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/http-passwords}
@@ -228,7 +213,7 @@ spec:
       resources:
         {{- toYaml $values.resources | nindent 8 }}
       securityContext:
-        {{- include "stanzaq.containerSecurity" $root | nindent 8 }}
+        {{- toYaml $root.Values.securityContext | nindent 8 }}
       volumeMounts:
         {{- include "stanzaq.mounts" $root | nindent 8 }}
         {{- with $certificate }}
@@ -238,7 +223,7 @@ spec:
         - {name: xmpp-tls, mountPath: /etc/stanzaq/xmpp-tls, readOnly: true}
         {{- end }}
   volumes:
-    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled $files) | nindent 4 }}
+    {{- include "stanzaq.volumes" (list $root $files) | nindent 4 }}
     {{- with $certificate }}
     - name: amqp-tls
       secret:
