@@ -1,12 +1,16 @@
 """Destinations of a collection: names of queues, or wildcards over the steps between slashes (R12, RX4). Pure text rules.
 
-`*` matches one whole step, and `**` at the end one or more; any other star is a plain character, and so is a dot.
+`*` matches one whole step, and `**` at the end one or more; any other star is a plain character, and so is a dot. A last step
+`dead`, as nodes for dead letters have it, must be written: a worker that rejects what it gets would get it again for ever.
 """
 
 from typing import Final
 
 MOST: Final = 32
 """Most destinations of a collection."""
+
+DEAD: Final = "dead"
+"""The last step of the default name of a node for dead letters."""
 
 
 def is_wildcard(destination: str) -> bool:
@@ -18,6 +22,8 @@ def is_wildcard(destination: str) -> bool:
 def matches(destination: str, name: str) -> bool:
     """Return whether a destination matches the name of a queue."""
     wanted, steps = destination.split("/"), name.split("/")
+    if steps[-1] == DEAD != wanted[-1]:
+        return False
     if wanted[-1] == "**":
         wanted = wanted[:-1]
         if len(steps) <= len(wanted):

@@ -14,7 +14,7 @@ from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
-_DEAD: Final = "/dead"
+_DEAD: Final = f"/{destinations.DEAD}"
 MAX_ITEMS: Final = 1_000_000
 MAX_PAYLOAD_BYTES: Final = 262_144
 MAX_CREDIT: Final = 1_000

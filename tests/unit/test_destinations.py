@@ -15,9 +15,15 @@ from broker.model.destinations import is_wildcard, matches
         ("*", ["uk"], ["uk/books"]),
         ("uk.*", ["uk.*"], ["uk.books"]),
         ("uk/b*", ["uk/b*"], ["uk/books"]),
+        ("uk/*", ["uk/deadly"], ["uk/dead", "dead"]),
+        ("uk/**", ["uk/dead/books"], ["uk/dead", "uk/books/dead"]),
+        ("**", ["uk"], ["dead", "uk/dead"]),
+        ("uk/*/dead", ["uk/books/dead"], ["uk/dead", "uk/books"]),
+        ("*/dead", ["uk/dead"], ["dead", "uk/books/dead"]),
+        ("uk/dead", ["uk/dead"], ["uk/books"]),
     ],
 )
 def test_meets(destination: str, met: list[str], not_met: list[str]) -> None:
-    """A star is a whole step, two at the end are any number of them, and a dot is a dot."""
+    """A star is a whole step, two at the end are any number of them, and a dot is a dot; none stands for a last step `dead`."""
     assert is_wildcard(destination) == (met != [destination])
     assert [name for name in (*met, *not_met) if matches(destination, name)] == met

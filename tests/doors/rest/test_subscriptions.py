@@ -697,9 +697,12 @@ def test_collection(alice: httpx.Client, redis: RedisServer) -> None:
 
 
 def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
-    """R12, RX4: several queues and wildcards have one prefetch; a wildcard that matches nothing is refused."""
+    """R12, RX4: several queues and wildcards have one prefetch; a wildcard that matches nothing is refused.
+
+    A star matches no dead letters: who rejects all would get them again and again.
+    """
     top = f"top-{secrets.token_hex(4)}"
-    for leaf in ("a", "b.c", "d/e"):
+    for leaf in ("dead", "a", "b.c", "d/e"):
         assert alice.put(f"/queues/{top}/{leaf}").status_code == 201
         sent(alice, f"/queues/{top}/{leaf}", "x", "y")
     wanted = [f"{top}/*", f"{top}/d/e"]
@@ -720,7 +723,7 @@ def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
     assert alice.delete(path).status_code == 200
     for refused in (alice.get(path), alice.delete(path)):
         assert problem(refused) == (410, "lease-over")
-    for nothing in (f"{top}/*/*/*", f"{top}/d/f"):
+    for nothing in (f"{top}/*/*/*", f"{top}/d/f", f"{top}/d/*/dead"):
         refused = alice.post("/subscriptions", json={"destinations": [f"{top}/a", nothing]})
         assert problem(refused) == (404, "node-not-found")
 
