@@ -62,6 +62,7 @@ class Schedule:
     def read(cls, said: Mapping[str, str]) -> Self:
         """Read the words of a request, `FIELDS` by name; raises MalformedRequest."""
         id_, cron, zone, every = (said.get(name, "") for name in ("id", "cron", "zone", "every"))
+        cron = " ".join(cron.split())
         _check_id(id_)
         if bool(cron) == ("every" in said):
             raise MalformedRequest(Problem.BAD_REQUEST, "a schedule has either cron or every")
@@ -76,7 +77,7 @@ class Schedule:
             raise MalformedRequest(Problem.BAD_REQUEST, "a schedule ends after its start")
         return cls(
             id_,
-            " ".join(cron.split()),
+            cron,
             zone or UTC if cron else UTC,
             _span("every", every, MOST_EVERY_MS) if "every" in said else 0,
             start,

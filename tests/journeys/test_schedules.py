@@ -56,6 +56,8 @@ async def test_bad_input(join: Join) -> None:
     item = f"<item>{JOB}</item>"
     for words, error in (
         ("id='a' cron='0 9 * * 8'", "modify bad-request"),
+        ("id='a' cron='  '", "modify bad-request"),
+        ("id='a' cron='0 9 * * 5#2'", "modify bad-request"),
         ("id='a' cron='0 9 * * *' zone='Mars/Phobos'", "modify bad-request"),
         ("id='a' every='0'", "modify bad-request"),
         ("id='a' every='1s' start='2026-12-02T00:00:00Z' end='2026-12-01T00:00:00Z'", "modify bad-request"),

@@ -4,6 +4,7 @@ cronsim reads cron and handles the change of clocks as Debian's cron does: a job
 after that, and one at a time that comes twice runs once. A job of every hour, or every so many minutes, keeps its pace.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -18,6 +19,10 @@ from broker.model.schedules import Schedule
 
 _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = timedelta(days=1)
+
+_TERM: Final = r"(\*|{0}(-{0})?)(/[0-9]{{1,2}})?".format("([0-9]{1,2}|[A-Za-z]{3})")
+_FIELD: Final = re.compile(f"{_TERM}(,{_TERM})*")
+"""What docs/protocol.md says of a field. cronsim also reads marks that cron does not have, such as `L` and `#`."""
 
 _LOCAL: Final = "localtime"
 """The zone of a host, which differs between hosts."""
@@ -89,10 +94,16 @@ def check(schedule: Schedule) -> None:
         raise MalformedRequest(
             Problem.BAD_REQUEST, f"there is no time zone {schedule.zone!a}: give one as Europe/Berlin"
         )
-    if len(schedule.cron.split()) != 5:
+    fields = schedule.cron.split()
+    if len(fields) != 5:
         raise MalformedRequest(
             Problem.BAD_REQUEST, "cron has five fields: minute, hour, day of month, month, day of week"
         )
+    for field in fields:
+        if not _FIELD.fullmatch(field):
+            raise MalformedRequest(
+                Problem.BAD_REQUEST, f"cron cannot be read: {field!a} is not of numbers, names, ranges, steps and *"
+            )
     try:
         CronSim(schedule.cron, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as wrong:

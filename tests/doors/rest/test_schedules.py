@@ -82,6 +82,8 @@ def test_published(alice: httpx.Client, queue: str, schedules: str) -> None:
         ({"every": "0", "text": "x"}, 400),
         ({**DAILY, "zone": "Mars/Phobos", "text": "x"}, 400),
         ({"cron": "0 0 30 2 *", "text": "x"}, 400),
+        ({"cron": "  ", "text": "x"}, 400),
+        ({"cron": "0 0 L * *", "text": "x"}, 400),
         ({**DAILY, "every": "1s", "text": "x"}, 400),
         ({**DAILY, "text": "x", "guid": "a"}, 400),
         ({**DAILY, "text": "x", "at": "2030-01-01T00:00:00Z"}, 400),

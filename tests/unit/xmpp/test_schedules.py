@@ -173,6 +173,7 @@ def test_a_form_that_makes_one(read: Read, text: tuple[str, ...], kind: str) -> 
         {"every": "1s"},
         {"every": "1s", "payload": "1", "x": "1"},
         {"every": "1s", "payload": "1", "id": ""},
+        {"every": "", "cron": " ", "payload": "1"},
     ],
 )
 def test_wrong_forms(fault: Fault, fields: Mapping[str, str]) -> None:

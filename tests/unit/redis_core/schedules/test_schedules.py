@@ -60,6 +60,8 @@ def test_read() -> None:
     [
         {},
         {"cron": ""},
+        {"cron": " \t\n "},
+        {"cron": "\u2003", "zone": "UTC"},
         {"cron": "* * * * *", "every": "5s"},
         {"every": ""},
         {"every": "0"},
@@ -107,12 +109,26 @@ def test_refused(said: dict[str, str]) -> None:
         ("0 0 30 2 *", "UTC"),
         ("a b c d e", "UTC"),
         ("*/0 * * * *", "UTC"),
+        # cronsim reads these.
+        ("0 0 L * *", "UTC"),
+        ("0 0 1,LW * *", "UTC"),
+        ("0 0 * * 5L", "UTC"),
+        ("0 0 * * 5#2", "UTC"),
+        ("0 0 * \u017fep *", "UTC"),
+        ("*/060 * * * *", "UTC"),
     ],
 )
 def test_no_such_times(cron: str, zone: str) -> None:
     """A cron expression and a zone that do not exist are refused, and so is a day that never comes."""
     with pytest.raises(MalformedRequest):
         timetable.check(schedule(cron=cron, zone=zone))
+
+
+@pytest.mark.parametrize("cron", ["*/15 0-6,22,23 1-31/2 JAN,mar-May Mon-Fri", "5/20 07 * * 7", "59 * 31 12 sun"])
+def test_grammar(cron: str) -> None:
+    """What docs/protocol.md names is read: stars, lists, ranges, steps, and names of months and days."""
+    timetable.check(schedule(cron=cron))
+    assert Timetable(schedule(cron=cron), NOON).next_after(NOON)
 
 
 @pytest.mark.parametrize(
