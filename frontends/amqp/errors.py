@@ -1,6 +1,6 @@
 """The one table from problems to AMQP error conditions (part 2 §2.8.14 to §2.8.18). Must not know links."""
 
-from typing import Final
+from typing import Final, Self
 
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
@@ -96,6 +96,11 @@ class Fault(Exception):  # noqa: N818  (named after what it is)
         self.detail = detail
         self.code = problem.value if problem else condition
         self.is_ours = problem.is_ours if problem else condition == INTERNAL
+
+    def as_stolen(self) -> Self:
+        """Return it as a stolen link; its own condition begins the detail."""
+        self.condition, self.detail = STOLEN, f"{self.condition}: {self.detail}"
+        return self
 
 
 def fault(refusal: Refused | MalformedRequest) -> Fault:

@@ -10,7 +10,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.auth import shared_keys
 from frontends.amqp.auth.shared_keys import Grants, Keys, UntrustedToken
-from frontends.amqp.errors import LIMIT, LOCKED, STOLEN, UNAUTHORIZED, Fault, fault
+from frontends.amqp.errors import LIMIT, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs import addresses, filters, management
 from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
 from frontends.amqp.event_hubs.events import Writer
@@ -46,7 +46,7 @@ class HubLinkAttacher(LinkAttacher):
         if path == MANAGEMENT or path.endswith(f"/{MANAGEMENT}"):
             return self._request_link(link, path, self._manage)
         self._judge(path)
-        part = await (self._producer(link) if isinstance(link, Incoming) else self._consumer(link))
+        part = await (self._producer(link) if isinstance(link, Incoming) else self._receiver(link))
         if part is not None:
             self._opened[part] = path
         return part
@@ -82,6 +82,15 @@ class HubLinkAttacher(LinkAttacher):
         link.accept({}, most_bytes=MESSAGE_BYTES)
         return HubProducer(link, self.context, record, where.partition)
 
+    async def _receiver(self, link: ProtonLink) -> LogConsumer | None:
+        """Attach a consumer; after any other refusal than a stolen link the SDK for Python asks again for ever."""
+        try:
+            return await self._consumer(link)
+        except MalformedRequest as wrong:
+            raise fault(wrong).as_stolen() from None
+        except Fault as wrong:
+            raise wrong if wrong.is_ours else wrong.as_stolen() from None
+
     async def _consumer(self, link: ProtonLink) -> LogConsumer | None:
         assert isinstance(link, Outgoing), "a link goes one way or the other"
         where, start, epoch = (
@@ -97,7 +106,10 @@ class HubLinkAttacher(LinkAttacher):
         # Without an epoch, a consumer needs a partition without owner. Check this before it evicts anybody.
         group = where.group if epoch is None else ""
         found = await self._find_start(where.node, number, start.begin, group)
-        bound = None if epoch is None else await self._acquire(where, number, epoch)
+        if found.gap and offsets.read_partition(start.begin) is not None:
+            await self._check_gap(where.node, number, start.begin)
+        bind = Bind(where.node, self.context.sender, number, where.group, epoch or 0, equal=True)
+        bound = None if epoch is None else await self._ask(bind, Bound)
         if not link.alive:
             if bound:
                 self._unbind(where.node, where.group, bound)
@@ -107,14 +119,16 @@ class HubLinkAttacher(LinkAttacher):
         read = LogRead(where.node, number, found.after, begins, where.group, bound, seconds)
         return LogConsumer(link, self.context, read, Writer)
 
-    async def _acquire(self, where: addresses.HubAddress, number: int, epoch: int) -> Bound:
-        try:
-            return await self._ask(Bind(where.node, self.context.sender, number, where.group, epoch, equal=True), Bound)
-        except Fault as wrong:
-            if wrong.condition == LOCKED:
-                # The condition of Event Hubs for a lower epoch.
-                raise Fault(STOLEN, wrong.detail) from None
-            raise
+    async def _check_gap(self, node: str, partition: int, begin: str) -> None:
+        """Refuse an offset after which events are gone: an SDK could tell nobody. Only the read of an event is sure of that."""
+        found = await self._ask(Read(node, self.context.sender, partition, begin, 1), Replay)
+        if found.gap:
+            raise fault(
+                Refused(
+                    Problem.OFFSET_NOT_FOUND,
+                    "the retention has removed events after this offset: start at a later one, or at -1, the oldest that is left",
+                )
+            )
 
     async def _log(self, node: str) -> NodeRecord:
         record = await self._describe(node)

@@ -264,7 +264,7 @@ def test_wrong_passwords(frontend: AmqpFrontend) -> None:
         lines.clear()
     said = frontend.raw()
     said.sendall(plain(password="wrong"))
-    assert heard(said).endswith(b"\x50\x04")
+    assert heard(said)[-2:] in {b"\x50\x01", b"\x50\x04"}
 
 
 PLAIN, RIGHT = types.symbol("PLAIN"), types.binary(f"\0{ALICE}\0{PASSWORD}".encode())

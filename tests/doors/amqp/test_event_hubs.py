@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
@@ -261,6 +262,31 @@ def test_refusals(hubs: AmqpFrontend, new_log: NewLog) -> None:
             assert not reader.events
     with reading(address(hubs, log), group="one") as reader:
         reader.until(lambda it: it.bodies == ["kept"])
+
+
+def test_places_that_are_lost(hubs: AmqpFrontend, new_log: NewLog) -> None:
+    """E17: a reader with the SDK's own retries learns that its offset is foreign, future or made up, or that events are gone."""
+    log, other = new_log(stanzaq__retention_items="100"), new_log()
+    with sending(address(hubs, log)) as client, sending(address(hubs, other)) as others:
+        send(others, "a")
+        foreign = others.get_partition_properties("0")["last_enqueued_offset"]
+        send(client, "a")
+        trimmed = client.get_partition_properties("0")["last_enqueued_offset"]
+        send(client, *map(str, range(1_000)))
+    with reading(address(hubs, log)) as reader:
+        reader.until(lambda it: "999" in it.bodies)
+    left = reader.events[0][1].offset
+    future = f"{int(left[:20]) + 10**9:020d}{left[20:]}"
+    asked = [(trimmed, "has removed"), (foreign, "does not belong"), (future, "does not belong"), ("9", "an offset")]
+    with ExitStack() as stack:
+        wanted = {"tries": 3, "partition_id": "0"}
+        lost = [stack.enter_context(reading(address(hubs, log), starting_position=at, **wanted)) for at, _ in asked]
+        found = stack.enter_context(reading(address(hubs, log), starting_position=left, **wanted))
+        for reader, (_, said) in zip(lost, asked, strict=True):
+            reader.until(partial(_failed, said="amqp:invalid-field: "))
+            assert _failed(reader, said) and not reader.events
+        found.until(lambda it: "999" in it.bodies)
+        assert not found.errors
 
 
 def test_without_a_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
