@@ -51,7 +51,7 @@ class Hints:
         at_ms = None if at is None else _moment(at)
         if at_ms is not None and delay_ms is not None:
             raise MalformedRequest(Problem.BAD_REQUEST, "give a delay or a time, not both")
-        delay = (delay_ms or 0) if at_ms is None else _ms_until(at_ms)
+        delay = (delay_ms or 0) if at_ms is None else ms_until(at_ms)
         rank = USUAL_PRIORITY if priority is None else priority
         if not 0 <= rank <= MOST_PRIORITY:
             raise MalformedRequest(Problem.BAD_REQUEST, f"a priority is 0 to {MOST_PRIORITY}")
@@ -87,7 +87,7 @@ class Hints:
         delay, priority, ttl, *others = text.split(" ")
         reply, after = (*others, *("0", "")[len(others) :])
         at_ms = int(delay[1:]) if delay.startswith("@") else None
-        delay_ms = int(delay) if at_ms is None else _ms_until(at_ms)
+        delay_ms = int(delay) if at_ms is None else ms_until(at_ms)
         return cls(delay_ms, int(priority), int(ttl), ReplyMode(int(reply)), Dependencies.parse(after), at_ms)
 
 
@@ -101,5 +101,6 @@ def _moment(at: str | int) -> int:
         raise MalformedRequest(Problem.BAD_REQUEST, str(wrong)) from None
 
 
-def _ms_until(at_ms: int) -> int:
+def ms_until(at_ms: int) -> int:
+    """Return how long it is until a time, 0 if it is past."""
     return max(0, at_ms - int(time.time() * 1000))

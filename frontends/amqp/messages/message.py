@@ -15,7 +15,7 @@ from broker.model import headers
 from broker.model.dependencies import Dependencies
 from broker.model.frozen import frozen
 from broker.model.headers import AMQP as CARRIED
-from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints
+from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, NO_HINTS, Hints, ms_until
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.outcomes import ItemOutcome, ReplyMode
@@ -63,7 +63,7 @@ _MAPS: Final = frozenset({DELIVERY, MESSAGE, APPLICATION, FOOTER})
 _LISTS: Final = frozenset({HEADER, PROPERTIES, SEQUENCE})
 _CARRIED: Final = frozenset({HEADER, MESSAGE, PROPERTIES, APPLICATION, FOOTER})
 _NOTHING: Final = properties.PropertyHeaders({}, {}, whole=True)
-MESSAGE_ID, REPLY_TO, CORRELATION, _CONTENT_TYPE = 0, 4, 5, 6
+MESSAGE_ID, REPLY_TO, CORRELATION, _CONTENT_TYPE, _EXPIRY = 0, 4, 5, 6, 8
 """Indexes in the list of properties."""
 
 _DATA: Final = b"\x00\x53\x75"
@@ -136,6 +136,7 @@ class _Parsed:
     simple: bool = True
     priority: int | None = None
     ttl_ms: int | None = None
+    expiry_ms: int | None = None
     delay_ms: int | None = None
     at_ms: int | None = None
     after: str = ""
@@ -172,7 +173,7 @@ def parse(raw: bytes) -> Message:
     into.message.envelope = codec.pack(payloads.make_envelope(body, kind, told))
     after = Dependencies.parse_names(into.after, regardless=into.regardless)
     reply = ReplyMode.KEPT if into.keep else ReplyMode.NONE
-    into.message.hints = Hints.validate(into.delay_ms, into.priority, into.ttl_ms, reply, after, at=into.at_ms)
+    into.message.hints = Hints.validate(into.delay_ms, into.priority, _read_ttl(into), reply, after, at=into.at_ms)
     return into.message
 
 
@@ -220,11 +221,27 @@ def _header(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
     into.ttl_ms = ttl or None
 
 
+def _read_ttl(into: _Parsed) -> int | None:
+    """Return the shorter one of the time to live and of what is left until the absolute expiry (§3.2.4), unless that is far."""
+    left = max(1, ms_until(into.expiry_ms)) if into.expiry_ms else None
+    if left is None or left > MOST_SECONDS * 1000:
+        return into.ttl_ms
+    return min(left, into.ttl_ms or left)
+
+
 def _read_whole(raw: bytes, at: int | None, what: str) -> int | None:
     """Read an integer field that requests something; None if absent or null."""
     found = None if at is None else types.integer(raw, at)
     if found is None and at is not None and raw[at] != 0x40:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{what} is not a whole number")
+    return found
+
+
+def _read_moment(raw: bytes, at: int, what: str) -> int:
+    """Read a field that is a time, in ms since 1970."""
+    found = types.moment(raw, at)
+    if found is None:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{what} is not a timestamp")
     return found
 
 
@@ -253,9 +270,7 @@ def _annotations(raw: bytes, annotations: SectionSpan, into: _Parsed) -> None:
             if name == DELAY:
                 into.delay_ms = _read_whole(raw, value, DELAY)
             elif name == AT:
-                into.at_ms = types.moment(raw, value)
-                if into.at_ms is None:
-                    raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{AT} is not a timestamp")
+                into.at_ms = _read_moment(raw, value, AT)
             elif name in {AFTER, REGARDLESS, KEEP}:
                 _dependencies(raw, name, value, into)
             rest += [raw[key : types.end_of_value(raw, key)], raw[value : types.end_of_value(raw, value)]]
@@ -286,6 +301,8 @@ def _properties(raw: bytes, section: SectionSpan, into: _Parsed) -> None:
             message.correlation = raw[at : types.end_of_value(raw, at)]
         elif place == REPLY_TO:
             message.reply_to = said
+        elif place == _EXPIRY:
+            into.expiry_ms = _read_moment(raw, at, "absolute-expiry-time")
         if place == _CONTENT_TYPE and payloads.is_type(said):
             into.kind = said
         else:

@@ -523,11 +523,12 @@ def test_unreadable(redis: RedisServer, alice: BlockingConnection, new_log: NewL
 
 
 def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_log: NewLog) -> None:
-    """Part 3 §3.2.1: higher priority comes first, expired items do not come, delayed ones later; logs have no delay."""
+    """Part 3 §3.2.1, §3.2.4: higher priority comes first, expired items do not come, delayed ones later; logs have no delay."""
     sender = producer(alice, queue)
     sender.send(Message(body="usual"))
     sender.send(Message(body="low", priority=0))
     sender.send(Message(body="over", ttl=0.05))
+    sender.send(Message(body="past", expiry_time=1.0))
     sender.send(Message(body="late", annotations={symbol("x-opt-delivery-delay"): 1_500}))
     sender.send(Message(body="urgent", priority=9, ttl=60.0))
     time.sleep(0.1)
@@ -541,7 +542,7 @@ def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_lo
         sender.send(Message(body="x", annotations={symbol("x-opt-delivery-delay"): "soon"}))
     log = new_log()
     consumer(alice, log)
-    producer(alice, log).send(Message(body="any", priority=9, ttl=60.0))
+    producer(alice, log).send(Message(body="any", priority=9, ttl=60.0, expiry_time=1.0))
     with pytest.raises(SendException):
         producer(alice, log).send(Message(body="x", annotations={symbol("x-opt-delivery-delay"): 1_500}))
     for name, value in (("x-opt-stanzaq-keep", True), ("x-opt-stanzaq-after", "first")):

@@ -149,6 +149,25 @@ def test_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             messages.parse(wrong)
 
 
+def test_an_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Part 3 §3.2.4: an absolute expiry is a time to live; of two the shorter one holds, and a time that is past ends at once."""
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+
+    def parse(value: bytes, ttl: int = 0) -> Hints:
+        raw = types.section(0x70, types.write_list([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
+        raw += types.section(0x73, types.write_list([b"\x40"] * 8 + [value]))
+        return messages.parse(raw + types.section(0x75, types.binary(b"x"))).hints
+
+    assert parse(types.timestamp(1_002_500)) == parse(types.timestamp(1_002_500), 9_000) == Hints(ttl_ms=2_500)
+    assert parse(types.timestamp(1_002_500), 2_000) == Hints(ttl_ms=2_000)
+    assert parse(types.timestamp(5)) == parse(types.timestamp(-5)) == Hints(ttl_ms=1)
+    for none in (b"\x40", types.timestamp(0), types.timestamp(2**53)):
+        assert parse(none) == NO_HINTS
+    for wrong in (b"\x43", types.string("tomorrow"), struct.pack(">Bq", 0x81, 1_002_500)):
+        with pytest.raises(MalformedRequest, match="absolute-expiry-time is not a timestamp"):
+            parse(wrong)
+
+
 def test_parents() -> None:
     """Our own annotations say what an item waits for, in the words of all doors, perhaps regardless, and that its end is kept."""
 
