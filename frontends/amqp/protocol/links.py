@@ -5,13 +5,14 @@ waits for its outcome holds a reference; it is not touched once its link is gone
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from cproton_ffi import ffi, lib
-from proton import Condition, Data, Described, Endpoint, Link, Terminus
+from proton import Condition, Data, DataException, Described, Endpoint, Link, Terminus
 from proton import symbol as symbol  # noqa: PLC0414  (re-exported for names of properties)
 
-from frontends.amqp.errors import LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
+from frontends.amqp.errors import DECODE, LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
 from frontends.amqp.protocol.filters import Filter
 from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
@@ -75,13 +76,16 @@ class ProtonLink:
     @property
     def properties(self) -> dict[str, Any]:
         """The properties in the peer's request."""
-        return {str(name): value for name, value in _mapping(self._link.remote_properties).items()}
+        with _reading():
+            return {str(name): value for name, value in _mapping(self._link.remote_properties).items()}
 
     @property
     def filters(self) -> dict[str, Filter]:
         """The filters of the source."""
         found = {}
-        for name, said in _mapping(self._link.remote_source.filter).items():
+        with _reading():
+            filters = _mapping(self._link.remote_source.filter)
+        for name, said in filters.items():
             if isinstance(said, Described):
                 descriptor = said.descriptor
                 found[str(name)] = Filter(
@@ -353,6 +357,15 @@ def _outcome(delivery: Any) -> Outcome:  # noqa: ANN401  (a pointer)
         failed, elsewhere = lib.pn_disposition_is_failed(said), lib.pn_disposition_is_undeliverable(said)
         return Outcome(OutcomeKind.MODIFIED, failed=bool(failed), elsewhere=bool(elsewhere))
     return Outcome(OutcomeKind.RELEASED)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Refuse what proton cannot make values of Python of: symbols that are not ASCII, or a list as a key."""
+    try:
+        yield
+    except (DataException, OverflowError, TypeError, ValueError) as wrong:
+        raise Fault(DECODE, "the properties or filters of the link cannot be read") from wrong
 
 
 def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any AMQP type)

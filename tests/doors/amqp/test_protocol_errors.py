@@ -287,6 +287,54 @@ def test_no_longer_than_the_receiver_takes(alice: BlockingConnection, new_log: N
         alice.wait(lambda: False, timeout=PATIENCE_SECONDS)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        # Arrays of symbols without ASCII, and of strings without UTF-8.
+        types.symbol("a") + b"\xe0\x05\x01\xa3\x02\xc3\xa9",
+        types.symbol("a") + b"\xe0\x05\x01\xa1\x02\xff\xfe",
+        # A character beyond Unicode, keys that are a list, a map or described, and binaries of which proton makes no key.
+        types.symbol("a") + b"\x73\x00\x11\x00\x00",
+        b"\x45\x40",
+        types.write_map([]) + b"\x40",
+        types.section(1, b"\x40") + b"\x40",
+        types.binary(b"a") + b"\x40",
+    ],
+    ids=bytes.hex,
+)
+def test_properties_and_filters_that_cannot_be_read(frontend: AmqpFrontend, new_log: NewLog, entry: bytes) -> None:
+    """Part 2 §2.8.14: a link whose properties or filters are of no text, or have impossible keys, is refused as malformed."""
+    line, log = opened(frontend), types.string(new_log())
+    # It counts keys and values.
+    fields = types.write_map([b"", entry])
+    filtered = source(log, *[NULL] * 6, fields)
+    line.sendall(
+        frame(
+            0x12,
+            types.string("in"),
+            ZERO,
+            FALSE,
+            NULL,
+            NULL,
+            source(),
+            target(log),
+            *[NULL] * 2,
+            ZERO,
+            *[NULL] * 3,
+            fields,
+        )
+    )
+    until(line, b"amqp:decode-error")
+    line.sendall(
+        frame(0x12, types.string("out"), uint(1), TRUE, NULL, NULL, source(log), target(), *[NULL] * 6, fields)
+    )
+    until(line, b"amqp:decode-error")
+    line.sendall(frame(0x12, types.string("filtered"), uint(2), TRUE, NULL, NULL, filtered, target()))
+    until(line, b"amqp:decode-error")
+    line.sendall(frame(0x18))
+    assert CLOSE in heard(line)
+
+
 def test_transactions(frontend: AmqpFrontend) -> None:
     """Part 4 §4.1: declaring a transaction is refused; the connection continues."""
     line = opened(frontend)
