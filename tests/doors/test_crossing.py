@@ -165,7 +165,7 @@ class Amqp:
         body: Any = item.body.decode() if item.kind == TEXT else item.body
         key = {symbol("event-streams-group-key"): item.key} if item.key else None
         message = Message(
-            body=body, inferred=item.kind != TEXT, content_type=item.kind, properties=said, annotations=key
+            body=body, inferred=item.kind not in {TEXT, JSON}, content_type=item.kind, properties=said, annotations=key
         )
         with connected(self._frontend) as connection:
             producer(connection, node).send(message)

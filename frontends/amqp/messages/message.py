@@ -1,8 +1,8 @@
 """Translates a message in both directions (part 3, §3.2): sections to an envelope, and an event of the log to sections.
 
-What other doors understand is translated: one data section or a string, the content type, application properties as
-headers, the group key. All else is kept byte for byte in the header `amqp`, so that a consumer gets exactly the message
-that its producer sent. Delivery annotations belong to one hop: they are read and replaced. Pure.
+What other doors understand is translated: one data section, a string or bytes as a value, the content type, application
+properties as headers, the group key. All else is kept byte for byte in the header `amqp`, so that a consumer gets exactly
+the message that its producer sent. Delivery annotations belong to one hop: they are read and replaced. Pure.
 """
 
 from base64 import b64decode, b64encode
@@ -41,9 +41,9 @@ from frontends.amqp.protocol import types
 
 TEXT: Final = "text/plain;charset=utf-8"
 AMQP: Final = "application/vnd.amqp"
-"""The content type of a body that is neither one data section nor a string: its raw sections."""
+"""The content type of a body that is neither one data section nor a string or bytes: its raw sections."""
 
-_KINDS: Final = {"data": BYTES, "string": TEXT, "sections": AMQP}
+_KINDS: Final = {"data": BYTES, "string": TEXT, "binary": BYTES, "sections": AMQP}
 """The default content type of each form of a body."""
 
 HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
@@ -208,6 +208,8 @@ def _read_body(raw: bytes, into: _Parsed) -> tuple[bytes, str, str]:
         return raw[start:end], "data", into.kind or BYTES
     if first.code == VALUE and raw[first.value] in {0xA1, 0xB1}:
         return raw[start:end], "string", into.kind or TEXT
+    if first.code == VALUE and raw[first.value] in {0xA0, 0xB0}:
+        return raw[start:end], "binary", into.kind or BYTES
     return raw[first.start : into.body[-1].end], "sections", AMQP
 
 
@@ -423,4 +425,4 @@ def _body(form: str, body: bytes) -> bytes:
         return body
     if form == "string":
         return types.section(VALUE, types.string(body.decode("utf-8", "replace")))
-    return types.section(DATA, types.binary(body))
+    return types.section(VALUE if form == "binary" else DATA, types.binary(body))

@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -105,8 +106,9 @@ def test_what_is_no_json(alice: BlockingConnection, new_log: NewLog) -> None:
     """Issue 48.8: a body that is called JSON and is none is rejected as amqp:decode-error, and nothing of it is stored."""
     for log in (new_log(), new_log(queueing=True)):
         receiver, sender = consumer(alice, log), producer(alice, log)
-        for body in (b"NaN", b"", b'"\xff"', "[1,]"):
-            delivery: Any = sender.link.send(Message(body=body, inferred=True, content_type="application/json"))
+        for body, inferred in product((b"NaN", b"", b'"\xff"', "[1,]"), (True, False)):
+            # Without `inferred` proton sends a value.
+            delivery: Any = sender.link.send(Message(body=body, inferred=inferred, content_type="application/json"))
             alice.wait(partial(getattr, delivery, "settled"))
             condition = delivery.remote.condition
             assert condition is not None and condition.name == "amqp:decode-error"

@@ -88,6 +88,20 @@ def test_content_types(content_type: str, body: bytes, shown: bytes | None) -> N
     assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
 
 
+@pytest.mark.parametrize("size", [0, 2, 300])
+@pytest.mark.parametrize("content_type", ["application/json", "image/png", ""])
+def test_a_value_of_bytes(content_type: str, size: int) -> None:
+    """Part 3 §3.2.8: bytes as a value are the payload by its content type, and come out as a value."""
+    body = b"[" + b"1," * size + b"1]"
+    raw = types.section(messages.VALUE, types.binary(body))
+    if content_type:
+        raw = types.section(messages.PROPERTIES, types.write_list([b"\x40"] * 6 + [types.symbol(content_type)])) + raw
+    taken = messages.parse(raw)
+    kept = codec.unpack(taken.envelope)
+    assert (kept.body, payloads.kind(kept)) == (body, content_type or payloads.BYTES)
+    assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
+
+
 PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 
 
