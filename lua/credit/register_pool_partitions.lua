@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Register the partitions below a collection with its coordinator. Each gets a number that no other ever has, also when Redis has lost
 -- its last second. Deleted partitions are removed. Returns how many are new, and all registered ones.
 -- ARGV: now revision most | partition gone

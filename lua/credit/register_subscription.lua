@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Register a subscription in a partition whose credit another one coordinates: here it gets items only with grants. The registration
 -- number makes every earlier grant void. Returns what the subscriber holds here, the version, and 1 for an absent one. The caller has to
 -- run `sweep` if items may wait. A subscription through a collection names its pool; `several` says that it is not the JID's first.

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Make subscribers owners of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). The former
 -- owner gets a notice, and every earlier lock ends. `expected`, when given, is the fence that must be in force; `dry` only asks whether
 -- the request would succeed. `alone` refuses a subscriber that shares the partition: it would have its credit twice (guarantee 3).

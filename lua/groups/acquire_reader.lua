@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Make links owners of reading the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX16). A link that
 -- sends its `fence` renews its lease when half of it has passed. With `equal` the present epoch suffices.
 -- ARGV: now revision | group epoch equal fence

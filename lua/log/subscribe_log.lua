@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere; with `-`
 -- those that are known here stay as they are.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start lease

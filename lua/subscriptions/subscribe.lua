@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Add subscriptions, or change their options. With `must` the subscription has to exist, and an empty `qos` or `batch` keeps the old
 -- one, so that a log reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A partition owner that subscribes
 -- for shared use loses its partition. In a node of several partitions, and in a collection, only the coordinator runs this. It returns

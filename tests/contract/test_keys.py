@@ -41,7 +41,6 @@ from broker.model.schedules import Schedule
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import relay
-from broker.redis_core.redis_client import wakeup
 from broker.settings import CommandSettings
 from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore, Store
@@ -227,7 +226,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
 
 def test_what_is_there_for_a_moment() -> None:
     """Short-lived keys that a command leaves for a frontend: the example is compared with what is written."""
-    assert wakeup.wakeup_commands()[0] == ("RPUSH", _WAKEUP, EXAMPLES[_WAKEUP].strip("`"))
+    assert EXAMPLES[_WAKEUP] == "`1`", "tests/lua/test_leave_work.py"
     written = relay.encode(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 

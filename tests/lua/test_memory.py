@@ -16,9 +16,11 @@ GIVE_BACK = frozenset(
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",
      "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",
-     "force_release", "disconnect_frontend", "pull_items", "release_reader"}
+     "force_release", "disconnect_frontend", "pull_items", "release_reader", "leave_work",
+     "subscribe", "subscribe_log", "register_subscription", "register_pool_partitions", "acquire_partition",
+     "acquire_reader"}
 )  # fmt: skip
-"""Operations that free memory or keep locks alive: they run without any left."""
+"""Operations that free memory, let workers come who free it, or keep locks alive: they run without any left."""
 
 
 @pytest.fixture(scope="module", params=[valkey_binary, redis_binary])
@@ -42,11 +44,10 @@ def full(client: "redis.Redis") -> Iterator[Queue]:
 
 
 def test_publishers_are_refused(full: Queue) -> None:
-    """Publish and subscribe answer OOM and change nothing."""
+    """Publish answers OOM and changes nothing; a worker that comes now is welcome."""
     with pytest.raises(redis.exceptions.OutOfMemoryError):
         full.publish("x")
-    with pytest.raises(redis.exceptions.OutOfMemoryError):
-        full.subscribe(W2, 1)
+    full.subscribe(W2, 1)
     assert list(full.browse()) == list("abcdefgh")
 
 
@@ -73,4 +74,4 @@ def test_flags_say_so() -> None:
     assert {name for name, found in SCRIPTS.items() if "no-writes" in found.flags} == {
         name for name, found in SCRIPTS.items() if not found.writes
     }
-    assert {"publish", "subscribe"} <= PARTITIONED - GIVE_BACK
+    assert "publish" in PARTITIONED - GIVE_BACK

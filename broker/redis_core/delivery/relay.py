@@ -16,9 +16,9 @@ from broker import keys
 from broker.model.items import Delivery, Notice
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.redis_core.records.store import in_pages
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
-from broker.redis_core.redis_client.wakeup import wakeup_commands
 
 log = structlog.get_logger()
 
@@ -106,7 +106,7 @@ class Relay:
                 due, notices, wakes = self._due, self._notices[-MOST_NOTICES:], self._wakes
                 self._due, self._notices, self._wakes = {}, [], False
                 try:
-                    await self._server.commands([*_commands(due, notices), *(wakeup_commands() if wakes else ())])
+                    await self._write(due, notices, wakes=wakes)
                 except (CoreUnavailable, ScriptDefect) as fault:
                     self._failures.report(fault)
                     for partition, at in due.items():
@@ -119,15 +119,10 @@ class Relay:
         finally:
             self._leaving = False
 
-
-def _commands(due: Mapping[Partition, int], notices: Sequence[Notice]) -> list[Sequence[Value]]:
-    """Return the commands that leave due partitions and notices."""
-    waiting, sweeps = keys.of_service("notices"), keys.of_service("due")
-    lines: list[Sequence[Value]] = [("ZADD", sweeps, "LT", at, str(partition)) for partition, at in due.items()]
-    if notices:
-        lines += [
-            ("RPUSH", waiting, *map(encode, notices)),
-            ("LTRIM", waiting, -MOST_NOTICES, -1),
-            ("EXPIRE", waiting, KEPT_SECONDS),
-        ]
-    return lines
+    async def _write(self, due: Mapping[Partition, int], notices: Sequence[Notice], *, wakes: bool) -> None:
+        fixed: dict[str, Value] = {"wake": "1" if wakes else "", "most": MOST_NOTICES, "kept_seconds": KEPT_SECONDS}
+        rows: list[dict[str, Value]] = [{"kind": "due", "text": str(each), "at": at} for each, at in due.items()]
+        rows += [{"kind": "notice", "text": encode(each), "at": 0} for each in notices]
+        names = [keys.of_service(name) for name in self._server.operations["leave_work"].keys]
+        for page in in_pages(rows) if rows else [rows]:
+            await self._server.run(self._server.call("leave_work", names, fixed, page))

@@ -8,15 +8,8 @@ from typing import Final
 
 from broker import keys
 from broker.redis_core.redis_client.client import Server
-from broker.redis_core.redis_client.connections import Line
 
 _WAIT_SECONDS: Final = 5.0
-
-
-def wakeup_commands() -> list[Line]:
-    """Return the commands that send a wake-up; several unread wake-ups count as one."""
-    wakeup = keys.of_service("wakeup")
-    return [("RPUSH", wakeup, "1"), ("LTRIM", wakeup, -1, -1)]
 
 
 class Wakeup:
