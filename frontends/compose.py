@@ -133,6 +133,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
     )
     core = RedisCore(settings, traces.outlet(component) if traces else component)
     asked = traces.core(core) if traces else core
+    _Counters.of(core)
 
     Gauge(
         "stanzaq_xmpp_gets_for_sets",
@@ -171,7 +172,8 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
 
     # HTTP clients fetch items: pushes are left to frontends that can send.
     core = RedisCore(settings, None, "rest")
-    failed = _failed_logins(core, "rest")
+    counters = _Counters.of(core)
+    failed = counters.failed_logins("rest")
     identity = Identity(
         Passwords(settings.http_passwords.get_secret_value(), failed),
         Tokens(settings.http_jwt_keys, settings.http_jwt_issuer, settings.http_jwt_audience, settings.http_jwt_claim),
@@ -194,7 +196,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
             *settings.http_bind,
             slow_seconds=settings.http_slow_seconds,
             header_bytes=settings.http_header_bytes,
-            places=_places(core, *held),
+            places=counters.places(*held),
             keep_alive_seconds=settings.http_keep_alive,
             drain_seconds=settings.drain_seconds,
         )
@@ -222,7 +224,8 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     bind = settings.amqp_bind
     # Links read by themselves: this core pushes nothing.
     core = RedisCore(settings, None, "amqp")
-    failed = _failed_logins(core, "amqp")
+    counters = _Counters.of(core)
+    failed = counters.failed_logins("amqp")
     identity = Identity(
         Passwords(settings.amqp_passwords.get_secret_value(), failed),
         settings.amqp_anonymous,
@@ -232,7 +235,7 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     held = settings.amqp_connections, settings.amqp_account_connections, settings.amqp_address_connections
     try:
         context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
-        server = AmqpServer(identity, *bind, context=context, places=_places(core, *held))
+        server = AmqpServer(identity, *bind, context=context, places=counters.places(*held))
     except OSError as fault:
         msg = f"{bind.host}:{bind.port}: {fault}"
         raise Occupied(msg) from fault
@@ -240,27 +243,38 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     await _keep(_pull_frontend(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
 
 
-def _failed_logins(core: RedisCore, door: str) -> FailedLogins:
-    """Return the failed logins of a door, counted by a metric."""
-    failed = FailedLogins(door)
-    counter = Counter("stanzaq_failed_logins", "Failed logins", ["door"], registry=core.metrics.registry)
-    failed.count = counter.labels(door).inc
-    return failed
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """Metrics that every frontend has, though only HTTP and AMQP count: failed logins, and connections without a place."""
 
+    logins: Counter
+    connections: Counter
 
-def _places(core: RedisCore, most: int, of_account: int | None, of_address: int) -> Places:
-    """Return the places of a door, with a metric of those that had none."""
-    places = Places(most, of_account, of_address)
-    counter = Counter(
-        "stanzaq_connections_refused",
-        "Connections refused for the limit of an account, of an address or of all, or displaced before a login",
-        ["reason"],
-        registry=core.metrics.registry,
-    )
-    for reason in (ACCOUNT, ADDRESS, FULL, DISPLACED):
-        counter.labels(reason)
-    places.count = lambda reason: counter.labels(reason).inc()
-    return places
+    @classmethod
+    def of(cls, core: RedisCore) -> "_Counters":
+        """Register them."""
+        registry = core.metrics.registry
+        refused = (
+            "Connections to HTTP or AMQP that had no place, by `reason`: `account`, `address` or `full` is the limit that"
+            " refused one; `displaced` ones made room, since nobody had logged in"
+        )
+        return cls(
+            Counter("stanzaq_failed_logins", "Failed logins, by `door`", ["door"], registry=registry),
+            Counter("stanzaq_connections_refused", refused, ["reason"], registry=registry),
+        )
+
+    def failed_logins(self, door: str) -> FailedLogins:
+        """Return the failed logins of a door."""
+        failed = FailedLogins(door)
+        failed.count = self.logins.labels(door).inc
+        return failed
+
+    def places(self, most: int, of_account: int | None, of_address: int) -> Places:
+        """Return the places of a door."""
+        places = Places(most, of_account, of_address)
+        reasons = {reason: self.connections.labels(reason) for reason in (ACCOUNT, ADDRESS, FULL, DISPLACED)}
+        places.count = lambda reason: reasons[reason].inc()
+        return places
 
 
 class _Serving(Protocol):

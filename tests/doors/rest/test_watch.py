@@ -296,7 +296,7 @@ def test_quotas(redis: RedisServer, bob: httpx.Client) -> None:
             results = owner.post(queue.replace("queues", "batches"), json=[{"text": "x"}]).json()["results"]
             assert [(each["status"], each["retry_after"]) for each in results] == [(507, 1)]
             limits = {"nodes": 2, "items": 2, "publish_rate": "1000/s"}
-            told = {"quotas": [{"subject": carol, "limits": limits, "used": {"nodes": 1, "items": 2}}]}
+            told = {"quotas": [{"subject": carol, "limits": limits, "used": {"nodes": 1, "partitions": 1, "items": 2}}]}
             assert admin.get("/quotas").json() == owner.get("/quotas", params={"owner": carol}).json() == told
             assert owner.post("/queues").status_code == 201
             assert problem(owner.post("/queues")) == (403, "too-many-nodes")
