@@ -366,6 +366,13 @@ def load_amqp(config: Path | None = None) -> CommandSettings:
     return settings
 
 
+def files_of(settings: Settings, config: Path | None = None) -> list[Path]:
+    """Return the files that the settings come from, and those that they name."""
+    secrets = [os.environ.get(f"{PREFIX}{name.upper()}_FILE") for name in _SECRETS]
+    named = [value for _, value in settings if isinstance(value, Path)]
+    return [*([config] if config else []), *(Path(each) for each in secrets if each), *named]
+
+
 def load_command(config: Path | None = None) -> CommandSettings:
     """Read the settings of commands on nodes and items from the same sources; raises SettingsError likewise."""
     return _read(CommandSettings, _read_given(config))

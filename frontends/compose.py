@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import logging
+import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import structlog
 import uvloop
@@ -17,12 +18,13 @@ from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
-from broker.settings import CommandSettings, LogFormat, Settings
+from broker.settings import PREFIX, CommandSettings, LogFormat, Settings, SettingsError, files_of
 from frontends import logs, version
 from frontends.failed_logins import FailedLogins
+from frontends.files import Files
 from frontends.health import Health, HealthServer
 from frontends.places import ACCOUNT, ADDRESS, DISPLACED, FULL, Places
-from frontends.stopping import on_signal, run_until, wait_for_any
+from frontends.stopping import on_hangup, on_signal, run_until, wait_for_any
 from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
 
@@ -55,13 +57,46 @@ class Occupied(Exception):  # noqa: N818  (named after the state of an address)
     """An address to listen on is not available."""
 
 
-def serve_xmpp(settings: Settings) -> None:
-    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and FrontendDisconnected."""
-    _run(settings, _serve_xmpp)
+class _Sources(Generic[_Kind]):
+    """Where settings come from, so that they can be read again: credentials and certificates may change while a door runs."""
+
+    def __init__(self, settings: _Kind, read: Callable[[Path | None], _Kind], config: Path | None) -> None:
+        """Look at the files of these settings, which were just read."""
+        self._read = partial(read, config)
+        self._files = Files(files_of(settings, config))
+
+    async def watch(self, asked: asyncio.Event, use: Callable[[_Kind], Awaitable[None]]) -> None:
+        """Read all again when `asked` and when a file changes; what cannot be used is logged, and what was used stays."""
+
+        async def again() -> None:
+            try:
+                settings = self._read()
+                logs.hide(settings.secrets)
+                await use(settings)
+            except (SettingsError, OSError) as fault:
+                _log.error("changed files cannot be used: what was read before stays in use", reason=str(fault))
+            else:
+                _log.info("files were read again")
+
+        await self._files.watch(asked, again)
 
 
-def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Coroutine[None, None, None]]") -> None:
+def serve_xmpp(settings: Settings, read: Callable[[Path | None], Settings], config: Path | None) -> None:
+    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and FrontendDisconnected.
+
+    `read` has read the settings and `config`, and will again when their files change; likewise for the other doors.
+    """
+    _run(settings, _Sources(settings, read, config), _serve_xmpp)
+
+
+def _run(
+    settings: _Kind,
+    sources: _Sources[_Kind],
+    serve: "Callable[[_Kind, _Sources[_Kind], Watchdog, Traces | None], Coroutine[None, None, None]]",
+) -> None:
     """Run a door with its logs, embedded Redis, watchdog and traces."""
+    # Until it asks to look at the files, it must not end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logs.set_up(as_json=settings.log_format is LogFormat.JSON, secrets=settings.secrets)
     # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and both must start
     # before the event loop and other threads.
@@ -72,17 +107,17 @@ def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Cor
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
         traces = stack.enter_context(_traces(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, watchdog, traces))
+            runner.run(serve(settings, sources, watchdog, traces))
 
 
-def serve_rest(settings: CommandSettings) -> None:
+def serve_rest(settings: CommandSettings, read: Callable[[Path | None], CommandSettings], config: Path | None) -> None:
     """Run the RESTful door until SIGTERM or SIGINT; raises Unfit and Occupied."""
-    _run(settings, _serve_rest)
+    _run(settings, _Sources(settings, read, config), _serve_rest)
 
 
-def serve_amqp(settings: CommandSettings) -> None:
+def serve_amqp(settings: CommandSettings, read: Callable[[Path | None], CommandSettings], config: Path | None) -> None:
     """Run the AMQP door until SIGTERM or SIGINT; raises Unfit and Occupied."""
-    _run(settings, _serve_amqp)
+    _run(settings, _Sources(settings, read, config), _serve_amqp)
 
 
 @contextlib.contextmanager
@@ -115,7 +150,9 @@ class _Frontend:
     up: asyncio.Event
 
 
-async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | None") -> None:
+async def _serve_xmpp(
+    settings: Settings, sources: _Sources[Settings], watchdog: Watchdog, traces: "Traces | None"
+) -> None:
     # Neither another door nor a command needs slixmpp, which takes a tenth of their start.
     from frontends.xmpp.component import Component  # noqa: PLC0415
 
@@ -157,12 +194,17 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
         await core.drain(seconds)
         await component.drain(seconds)
 
+    async def use(fresh: Settings) -> None:
+        component.replace(fresh.xmpp_secret.get_secret_value(), fresh.xmpp_context())
+
     opening = partial(component.start, asked, link)
     frontend = _Frontend(core, reasons, opening, drain, settings.xmpp_domain, up)
-    await _keep(frontend, settings, watchdog)
+    await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
 
 
-async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
+async def _serve_rest(
+    settings: CommandSettings, sources: _Sources[CommandSettings], watchdog: Watchdog, traces: "Traces | None"
+) -> None:
     # The extra `rest` is optional.
     from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.app import Door  # noqa: PLC0415
@@ -174,12 +216,23 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     core = RedisCore(settings, None, "rest")
     counters = _Counters.of(core)
     failed = counters.failed_logins("rest")
-    identity = Identity(
-        Passwords(settings.http_passwords.get_secret_value(), failed),
-        Tokens(settings.http_jwt_keys, settings.http_jwt_issuer, settings.http_jwt_audience, settings.http_jwt_claim),
-        settings.http_anonymous,
-        failed,
+    tokens = partial(
+        Tokens,
+        issuer=settings.http_jwt_issuer,
+        audience=settings.http_jwt_audience,
+        claim=settings.http_jwt_claim,
     )
+    passwords = Passwords(settings.http_passwords.get_secret_value(), failed)
+    identity = Identity(passwords, tokens(settings.http_jwt_keys), settings.http_anonymous, failed)
+    keys = settings.http_jwt_keys
+
+    async def use(fresh: CommandSettings) -> None:
+        nonlocal keys
+        identity.replace_passwords(fresh.http_passwords.get_secret_value())
+        if fresh.http_jwt_keys != keys:
+            keys = fresh.http_jwt_keys
+            identity.replace_tokens(tokens(keys))
+
     door = Door(
         identity,
         rate=settings.http_rate,
@@ -211,10 +264,12 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     frontend = _pull_frontend(
         core, server, open_door, lambda _seconds: server.drain(), f"{settings.http_bind.host}:{server.port}"
     )
-    await _keep(frontend, settings, watchdog)
+    await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
 
 
-async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
+async def _serve_amqp(
+    settings: CommandSettings, sources: _Sources[CommandSettings], watchdog: Watchdog, traces: "Traces | None"
+) -> None:
     # The extra `amqp` is optional.
     from frontends.amqp.auth.identity import Identity  # noqa: PLC0415
     from frontends.amqp.auth.shared_keys import Keys  # noqa: PLC0415
@@ -239,8 +294,22 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     except OSError as fault:
         msg = f"{bind.host}:{bind.port}: {fault}"
         raise Occupied(msg) from fault
+
+    async def use(fresh: CommandSettings) -> None:
+        identity.replace(fresh.amqp_passwords.get_secret_value(), fresh.amqp_event_hubs_keys.get_secret_value())
+        server.review()
+        try:
+            context = tls(fresh.amqp_certificate, fresh.amqp_key, fresh.amqp_client_ca)
+        except OSError as fault:
+            msg = f"{PREFIX}AMQP_CERTIFICATE: {fresh.amqp_certificate}, its key or the clients' authorities: {fault}"
+            raise SettingsError(msg) from fault
+        if context:
+            await server.replace(context)
+
     opening = partial(server.start, traces.core(core) if traces else core)
-    await _keep(_pull_frontend(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
+    at = f"{bind.host}:{server.port}"
+    frontend = _pull_frontend(core, server, opening, server.drain, at)
+    await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +374,13 @@ def _pull_frontend(
     return _Frontend(core, reasons, open_door, drain, at, up)
 
 
-async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
-    """Run a frontend from start to end, with probes and metrics."""
+async def _keep(
+    frontend: _Frontend,
+    settings: Settings,
+    watchdog: Watchdog,
+    look: Callable[[asyncio.Event], Coroutine[None, None, None]],
+) -> None:
+    """Run a frontend from start to end, with probes and metrics; `look` reads its files again, and when an event asks for it."""
     core = frontend.core
     announced = asyncio.Event()
 
@@ -327,12 +401,13 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
     ProcessCollector(registry=core.metrics.registry)
     # Half of the watchdog's time: /livez reports a hung loop before its process is killed.
     health = Health(reasons, core.metrics.registry, settings.watchdog_seconds / 2)
-    stopping = on_signal()
+    stopping, hangup = on_signal(), on_hangup()
     with contextlib.ExitStack() as stack:
         if settings.metrics_bind is not None:
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
-            watching = [group.create_task(_feed_watchdog(settings.watchdog_seconds, watchdog, health))]
+            looking = group.create_task(look(hangup))
+            watching = [group.create_task(_feed_watchdog(settings.watchdog_seconds, watchdog, health)), looking]
             beginning = group.create_task(_start(core, allow_eviction=settings.allow_eviction))
             await run_until(stopping, beginning)
             unfit = None if stopping.is_set() else beginning.result()
@@ -346,6 +421,8 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 await wait_for_any(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
+                # From now on it accepts nothing new.
+                looking.cancel()
                 _log.info("draining", seconds=settings.drain_seconds)
                 await frontend.drain(settings.drain_seconds)
             await core.stop()

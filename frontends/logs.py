@@ -64,20 +64,23 @@ class Flood:
         return name[1] == "" or self._counts.get(name, 0) < most
 
 
-class _Without(structlog.stdlib.ProcessorFormatter):
-    """Formats lines without certain words."""
+_hidden: Final[set[str]] = set()
 
-    def __init__(self, secrets: Collection[str], processors: list[Processor]) -> None:
-        """Replace these words in all output."""
-        super().__init__(foreign_pre_chain=_BEFORE, processors=processors)
-        told = [secret for secret in secrets if len(secret) >= _SECRET_LEAST]
-        # JSON escapes some characters.
-        self._secrets = {*told, *(json.dumps(secret)[1:-1] for secret in told)}
+
+def hide(secrets: Collection[str]) -> None:
+    """Replace these words too in all output."""
+    told = [secret for secret in secrets if len(secret) >= _SECRET_LEAST]
+    # JSON escapes some characters.
+    _hidden.update(told, (json.dumps(secret)[1:-1] for secret in told))
+
+
+class _Without(structlog.stdlib.ProcessorFormatter):
+    """Formats lines without hidden words."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a line."""
         text = super().format(record)
-        for secret in self._secrets:
+        for secret in _hidden:
             text = text.replace(secret, "***")
         return text
 
@@ -93,7 +96,10 @@ def set_up(*, as_json: bool, secrets: Collection[str] = ()) -> None:
         else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_write_for_people)]
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Without(secrets, [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]))
+    _hidden.clear()
+    hide(secrets)
+    shown = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]
+    handler.setFormatter(_Without(foreign_pre_chain=_BEFORE, processors=shown))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     # slixmpp logs every reconnect and unknown stanza; the frontend logs what matters itself.
     logging.getLogger("slixmpp").setLevel(logging.WARNING)

@@ -39,28 +39,39 @@ class Passwords:
         """Parse the lines, which the settings have validated; note `failed` logins, which slow the next ones."""
         self._failed = failed
         self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._remembered: dict[bytes, float] = {}
+        self._threads = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = Counter[Jid | None]()
+        self.replace(lines)
+
+    def replace(self, lines: str) -> None:
+        """Take these lines from now on; successful checks by hashes that stay are still remembered."""
         pairs = [line.strip().partition(":") for line in lines.splitlines() if line.strip()]
         self._hashes = {lower_jid(jid): hashed.encode() for jid, _, hashed in pairs}
         # Checking an unknown name costs as much as the most expensive known one, so its time does not reveal names. Under a flood
         # of guesses its turn does (SECURITY.md): else a flood would keep everybody out.
         dearest = max((int(hashed[4:6]) for hashed in self._hashes.values()), default=12)
-        self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(dearest)) if pairs else b""
-        self._key = secrets.token_bytes(32)
-        self._remembered: dict[bytes, float] = {}
-        self._threads = asyncio.Semaphore(_AT_ONCE)
+        self._nobody = bcrypt.gensalt(dearest) + b"." * 31
         self._turns = {name: asyncio.Lock() for name in (*self._hashes, None)}
-        self._waiting = Counter[Jid | None]()
 
     def __bool__(self) -> bool:
         """Tell whether there is any password."""
         return bool(self._hashes)
 
+    def as_now(self, jid: Jid) -> Callable[[], bool]:
+        """Return a function that tells whether the JID still has the password that it has now."""
+        hashed = self._hashes.get(jid)
+        return lambda: self._hashes.get(jid) == hashed
+
     async def is_right(self, jid: Jid, password: str, address: str) -> bool:
         """Tell whether this is the JID's password, which came from an address; raises TooMany and TooSoon."""
-        mark = hmac.digest(self._key, f"{jid}\0{password}".encode(), hashlib.sha256)
+        hashed = self._hashes.get(jid)
+        proof = b"\0".join((hashed or b"", jid.encode(), password.encode()))
+        mark = hmac.digest(self._key, proof, hashlib.sha256)
         if self._remembers(mark):
             return True
-        name = jid if jid in self._hashes else None
+        name = jid if hashed else None
         if self._waiting[name] >= WAITING_MOST:
             raise TooMany
         self._waiting[name] += 1
@@ -68,23 +79,23 @@ class Passwords:
             # Only one of each name waits for a thread: between two of them, everybody else has a turn.
             async with self._turns[name]:
                 # The one before may have been the same.
-                if self._remembers(mark):
-                    return True
-                self._failed.judge(name or "", address)
-                async with self._threads:
-                    right = await asyncio.to_thread(self._check, jid, password.encode())
-                if right:
-                    self._remember(mark)
-                    self._failed.forget(jid, address)
-                else:
-                    self._failed.tell(jid, address, "the name or the password is wrong")
-                    self._failed.slow(name or "", address)
-                return right
+                right = self._remembers(mark)
+                if not right:
+                    self._failed.judge(name or "", address)
+                    async with self._threads:
+                        right = await asyncio.to_thread(self._check, hashed, password.encode())
+                    if right:
+                        self._remember(mark)
+                        self._failed.forget(jid, address)
+                    else:
+                        self._failed.tell(jid, address, "the name or the password is wrong")
+                        self._failed.slow(name or "", address)
+                # It may have been replaced meanwhile.
+                return right and self._hashes.get(jid) == hashed
         finally:
             self._waiting[name] -= 1
 
-    def _check(self, jid: Jid, password: bytes) -> bool:
-        known = self._hashes.get(jid)
+    def _check(self, known: bytes | None, password: bytes) -> bool:
         fits = len(password) <= _BCRYPT_BYTES and b"\0" not in password
         return bcrypt.checkpw(password if fits else b"", known or self._nobody) and known is not None and fits
 

@@ -1,4 +1,4 @@
-"""Signals that end a frontend, and waiting for events. Must not know what a frontend is."""
+"""Signals that a frontend gets, and waiting for events. Must not know what a frontend is."""
 
 import asyncio
 import signal
@@ -18,6 +18,13 @@ def on_signal() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     return stopping
+
+
+def on_hangup() -> asyncio.Event:
+    """Return an event that each SIGHUP sets: it ends nothing, but asks to look at files."""
+    hangup = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+    return hangup
 
 
 async def wait_for_any(*events: asyncio.Event) -> None:

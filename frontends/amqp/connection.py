@@ -31,7 +31,7 @@ from frontends.amqp.protocol.types import Malformed
 from frontends.amqp.server_state import ServerState
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 _LINKS_MOST: Final = 256
 _HELD_BYTES: Final = 4_194_304
@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._address = ""
         self._certified: Jid | None = None
         self._jid: Jid | None = None
+        self._may_stay: Callable[[], bool] = lambda: True
         self._authenticating = False
         self._authenticated = False
         self._held = 0
@@ -182,7 +183,7 @@ class Connection(asyncio.Protocol):
 
     async def _authenticate(self, init: sasl.Init) -> None:
         try:
-            self._jid = await self._shared.identity.of(init, self._certified, self._address)
+            self._jid, self._may_stay = await self._shared.identity.of(init, self._certified, self._address)
             if self._jid and not self.claim(self._jid):
                 raise Untrusted(sasl.LATER)  # noqa: TRY301  (one way to refuse)
         except Untrusted as refusal:
@@ -445,6 +446,14 @@ class Connection(asyncio.Protocol):
     def quiet(self) -> bool:
         """Tell whether no message waits for Redis."""
         return self._held == 0
+
+    def review(self) -> None:
+        """Close the connection if its peer's password has been changed or removed."""
+        if self._may_stay():
+            return
+        if self._engine is None:
+            self._transport.abort()
+        self._leave(Fault(UNAUTHORIZED, "the password of this connection is no longer valid"))
 
     def end(self) -> None:
         """Close the connection because the frontend shuts down."""

@@ -62,20 +62,39 @@ class AmqpServer:
     def start(self, core: Core) -> None:
         """Start to accept connections."""
         shared = self._shared = ServerState(self._identity, self._places, core, LogTails(core))
-        self._starting = start(self._start(shared))
+        self._starting = start(self._listen(shared))
 
-    async def _start(self, shared: ServerState) -> None:
+    async def _listen(self, shared: ServerState) -> None:
+        """Accept connections with the present context, in place of a former one: open connections stay."""
+        former = self._server
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(shared),
-            sock=self._socket,
+            # A server closes its socket when it ends.
+            sock=self._socket.dup(),
             ssl=self._context,
             ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._context else None,
         )
+        if former is not None:
+            former.close()
+
+    def review(self) -> None:
+        """Close connections of peers that may not stay."""
+        if self._shared is not None:
+            for each in list(self._shared.connections):
+                each.review()
+
+    async def replace(self, context: ssl.SSLContext) -> None:
+        """Use another TLS context for new connections."""
+        self._context = context
+        if self._shared is not None and self._starting is not None:
+            await self._starting
+            await self._listen(self._shared)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, wait until pending messages are settled, then close all connections."""
         if self._starting is not None:
             await self._starting
+        self._socket.close()
         if self._server is not None:
             self._server.close()
         if self._shared is None:

@@ -22,6 +22,9 @@ class Peer(Protocol):
     def resume(self) -> None:
         """Read again."""
 
+    def review(self) -> None:
+        """Close the connection if its peer may not stay."""
+
     def end(self) -> None:
         """Close the connection."""
 

@@ -7,7 +7,7 @@ import asyncio
 import math
 import re
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -155,7 +155,7 @@ class Door:
         about["command"] = operation.name
         fields = head.fields
         csrf.judge(http_request.method, fields)
-        sender, ends = (Jid(""), math.inf) if operation.public else await self._admit(http_request, fields)
+        sender, ends = (Jid(""), lambda: math.inf) if operation.public else await self._admit(http_request, fields)
         about["subscriber"] = sender
         raw = http_request.scope["query_string"]
         query = _query(raw, operation) if raw else {}
@@ -202,7 +202,7 @@ class Door:
             raise
         return [_tag(answer) for answer in answers]
 
-    async def _admit(self, http_request: HttpRequest, fields: Mapping[str, str]) -> tuple[Jid, float]:
+    async def _admit(self, http_request: HttpRequest, fields: Mapping[str, str]) -> tuple[Jid, Callable[[], float]]:
         connection: Connection = http_request.scope["state"][CONNECTION]
         address = connection.address
         if self._proxies:

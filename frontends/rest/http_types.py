@@ -1,7 +1,7 @@
 """Requests and answers as translators see them. Values only; must not know a framework."""
 
 import math
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import field
 from http import HTTPStatus
 
@@ -15,8 +15,8 @@ from frontends.rest.paths import ResourcePath
 class Request:
     """An authenticated request; header names are in lower case, `wants` is a media type.
 
-    A request that only `looks` changes nothing, not even the expiry of a subscription. At the time `ends` the sender's
-    credentials end.
+    A request that only `looks` changes nothing, not even the expiry of a subscription. At the time that `ends` tells the
+    sender's credentials end; it may change.
     """
 
     path: ResourcePath
@@ -27,7 +27,7 @@ class Request:
     wants: str = ""
     looks: bool = False
     most_subscriptions: int = 1
-    ends: float = math.inf
+    ends: Callable[[], float] = lambda: math.inf
 
 
 @frozen

@@ -81,6 +81,10 @@ class Component:
         self._link = link
         self._stream.open()
 
+    def replace(self, secret: str, tls: ssl.SSLContext | None) -> None:
+        """Use these when it connects again."""
+        self._stream.replace(secret, tls)
+
     @property
     def connected(self) -> bool:
         """Tell whether the stream to the XMPP server is up."""

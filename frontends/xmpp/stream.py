@@ -60,8 +60,9 @@ class Stream(ComponentXMPP):
         super().__init__(domain, secret, host, port)  # type: ignore[no-untyped-call]
         if tls is not None:
             # Slixmpp has names of services instead of an address with TLS.
-            self.ssl_context, self.tls_services = tls, {"xmpps-component"}
+            self.tls_services = {"xmpps-component"}
             self.enable_direct_tls, self.enable_plaintext = True, False
+        self.replace(secret, tls)
         self._receive = receive
         self._changed = changed
         self._reader = Reader()
@@ -73,6 +74,12 @@ class Stream(ComponentXMPP):
         self.add_event_handler("session_start", self._on_up)
         self.add_event_handler("disconnected", self._on_down)
         self.add_event_handler("connection_failed", self._on_failed)
+
+    def replace(self, secret: str, tls: ssl.SSLContext | None) -> None:
+        """Use these when it connects again."""
+        self.secret = secret
+        if tls is not None:
+            self.ssl_context = tls
 
     def open(self) -> None:
         """Connect, and reconnect after each loss until `close`."""

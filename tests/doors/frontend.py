@@ -1,16 +1,20 @@
 """A frontend of any door as a child process, and its users. Must not know the door's protocol."""
 
 import os
+import signal
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Self
 
 import bcrypt
 
 from frontends.tools.servers.process import Process, Server, free_port
 from tests.admitting import ADMITTING_ENVIRONMENT
 from tests.redis_latency import FRONTEND
+from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 PASSWORD = "secret"
@@ -59,6 +63,24 @@ class DoorFrontend(Server):
                 return error.code, error.read().decode()
         except OSError:
             return 0, "nobody listens"
+
+    def with_passwords(self, path: Path) -> Self:
+        """Read the passwords from a file."""
+        del self._settings[f"{self.prefix}_PASSWORDS"]
+        self._settings[f"{self.prefix}_PASSWORDS_FILE"] = str(path)
+        return self
+
+    def look(self) -> None:
+        """Send SIGHUP, and wait until its files were read again, or refused."""
+        before = self._looks()
+        os.kill(self.process.pid, signal.SIGHUP)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._looks() == before:
+            assert self.process._child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def _looks(self) -> int:
+        return self.log.count("files were read again") + self.log.count("files cannot be used")
 
     def _launch(self) -> Process:
         own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}

@@ -32,7 +32,7 @@ def _frontend(ejabberd: Ejabberd, port: int, **settings: str) -> Iterator[subpro
     named = {
         "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
         "XMPP_DOMAIN": "serve.localhost",
-        "XMPP_SECRET": ejabberd.secret,
+        **({} if "XMPP_SECRET_FILE" in settings else {"XMPP_SECRET": ejabberd.secret}),
         "METRICS_BIND": f"127.0.0.1:{port}",
         "LOG_FORMAT": "json",
         **settings,
@@ -126,7 +126,10 @@ class _Tls(Ejabberd):
 
 
 def test_tls(tmp_path: Path) -> None:
-    """Issue 26: the stream to ejabberd is encrypted, and only a server that the authorities vouch for gets the handshake."""
+    """The stream to ejabberd is encrypted, and only a server that the authorities vouch for gets the handshake.
+
+    Renewed authorities and a renewed secret are used for the next attempt, at the latest after SIGHUP, which ends nothing.
+    """
     authority = Authority(tmp_path / "authority")
     certificate = tmp_path / "server.pem"
     certificate.write_text("".join(path.read_text() for path in authority.sign("server")))
@@ -139,12 +142,27 @@ def test_tls(tmp_path: Path) -> None:
         }
         with _frontend(ejabberd, port, **settings, XMPP_CA=str(authority.certificate)):
             assert _eventually(port, "/readyz", 200) == "ok\n"
-        with _frontend(ejabberd, port, **settings) as frontend:
-            assert frontend.stderr is not None
-            entry: dict[str, str] = {}
-            while entry.get("event") != "cannot reach the XMPP server":
-                entry = json.loads(frontend.stderr.readline())
-            assert "certificate verify failed" in entry["reason"]
+        authorities, secret = tmp_path / "authorities", tmp_path / "secret"
+        authorities.write_text(Authority(tmp_path / "other").certificate.read_text())
+        secret.write_text("wrong")
+        files = {"XMPP_CA": str(authorities), "XMPP_SECRET_FILE": str(secret)}
+        with _frontend(ejabberd, port, **settings, **files) as frontend:
+            assert "certificate verify failed" in _event(frontend, "cannot reach the XMPP server")
+            authorities.write_text(authority.certificate.read_text())
+            frontend.send_signal(signal.SIGHUP)
+            assert "not-authorized" in _event(frontend, "the XMPP server closed the stream")
+            secret.write_text(ejabberd.secret)
+            frontend.send_signal(signal.SIGHUP)
+            assert _eventually(port, "/readyz", 200) == "ok\n"
+
+
+def _event(frontend: subprocess.Popen[str], event: str) -> str:
+    """Read the log up to an event, and return the event."""
+    assert frontend.stderr is not None
+    entry: dict[str, str] = {}
+    while entry.get("event") != event:
+        entry = json.loads(frontend.stderr.readline())
+    return str(entry)
 
 
 def test_serving_is_told_when_it_is_so(ejabberd: Ejabberd) -> None:

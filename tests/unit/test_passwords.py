@@ -75,3 +75,20 @@ async def test_known_while_in_use(checks: Checks) -> None:
     now += REMEMBERED_SECONDS + 1
     assert await known.is_right(BOB, "secret", HERE)
     assert len(checks.made) == 2
+
+
+async def test_replaced(checks: Checks) -> None:
+    """A password that is changed or removed is wrong at once, also while it is being checked; others need no new check."""
+    known = Passwords(LINES, FailedLogins("rest"))
+    assert await known.is_right(ALICE, "secret", HERE) and await known.is_right(BOB, "secret", HERE)
+    stays, goes = known.as_now(ALICE), known.as_now(BOB)
+    known.replace(f"{ALICE}:{HASH}")
+    assert await known.is_right(ALICE, "secret", HERE) and stays()
+    assert len(checks.made) == 2
+    assert not await known.is_right(BOB, "secret", HERE) and not goes()
+    late = Passwords(f"{BOB}:{bcrypt.hashpw(b'slow', bcrypt.gensalt(4)).decode()}", FailedLogins("rest"))
+    checking = asyncio.create_task(late.is_right(BOB, "slow", HERE))
+    await asyncio.sleep(0)
+    late.replace(LINES)
+    checks.free.set()
+    assert not await checking

@@ -1,6 +1,6 @@
 """Turns SASL credentials or a client certificate into a JID. Must not know frames or what the peer asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -42,23 +42,30 @@ class Identity:
             *([TOKENS] if self.keys else []),
         ]
 
-    async def of(self, init: sasl.Init, certified: Jid | None, address: str) -> Jid | None:
-        """Return the JID of a peer at an address, None for one that will show a token; raises Untrusted."""
+    def replace(self, passwords: str, keys: str) -> None:
+        """Take these lines of passwords and of shared keys from now on."""
+        self._passwords.replace(passwords)
+        self.keys.replace(keys)
+
+    async def of(self, init: sasl.Init, certified: Jid | None, address: str) -> tuple[Jid | None, Callable[[], bool]]:
+        """Return the JID of a peer at an address, None for one that will show a token, and what tells later whether it may stay.
+
+        Raises Untrusted.
+        """
         if init.mechanism == EXTERNAL and certified:
-            return certified
+            return certified, lambda: True
         if init.mechanism == ANONYMOUS and self.anonymous:
-            return self.anonymous
+            return self.anonymous, lambda: True
         if init.mechanism in {ANONYMOUS, TOKENS} and self.keys:
-            return None
+            return None, lambda: True
         if init.mechanism == PLAIN and self._passwords:
             try:
                 acts_as, user, password = sasl.parse_plain(init.response)
                 jid = lower_jid(user)
                 # RFC 4616 §2: acting as another user is not supported.
-                if await self._passwords.is_right(jid, password, address) and (
-                    not acts_as or lower_jid(acts_as) == jid
-                ):
-                    return jid
+                right = await self._passwords.is_right(jid, password, address)
+                if right and (not acts_as or lower_jid(acts_as) == jid):
+                    return jid, self._passwords.as_now(jid)
             except Malformed:
                 pass
             except (TooMany, TooSoon):

@@ -43,6 +43,8 @@ class Grant:
     jid: Jid
     path: str
     until: float
+    signed: bytes = field(repr=False)
+    """The key that signed the token."""
 
     def opens(self, path: str) -> bool:
         """Tell whether an address is at or below the opened path; an empty path opens everything."""
@@ -54,9 +56,17 @@ class Keys:
 
     def __init__(self, lines: str) -> None:
         """Parse lines of NAME JID KEY, which the settings have validated."""
+        self._nobody = secrets.token_bytes(32)
+        self.replace(lines)
+
+    def replace(self, lines: str) -> None:
+        """Take these lines from now on."""
         parts = [line.split() for line in lines.splitlines() if line.strip()]
         self._known = {name: (lower_jid(jid), key.encode()) for name, jid, key in parts}
-        self._nobody = secrets.token_bytes(32)
+
+    def hold(self, grant: Grant) -> bool:
+        """Tell whether the key of a grant is still one of its JID."""
+        return (grant.jid, grant.signed) in self._known.values()
 
     def __bool__(self) -> bool:
         """Tell whether there is any key."""
@@ -74,7 +84,7 @@ class Keys:
         if not _MOMENT.fullmatch(said["se"]) or int(said["se"]) <= now:
             msg = "the token has expired"
             raise UntrustedToken(msg)
-        return Grant(jid, path(unquote_plus(said["sr"])), float(said["se"]))
+        return Grant(jid, path(unquote_plus(said["sr"])), float(said["se"]), key)
 
 
 @dataclass(slots=True)
@@ -99,9 +109,9 @@ class Grants:
         """Tell whether an address is open now."""
         return any(grant.until > now and grant.opens(path) for grant in self._by_path.values())
 
-    def valid(self, now: float) -> bool:
-        """Drop expired grants; tell whether any is left."""
-        self._by_path = {path: grant for path, grant in self._by_path.items() if grant.until > now}
+    def valid(self, keys: Keys, now: float) -> bool:
+        """Drop grants that have expired or whose key is gone; tell whether any is left."""
+        self._by_path = {path: grant for path, grant in self._by_path.items() if grant.until > now and keys.hold(grant)}
         return bool(self._by_path)
 
 

@@ -41,7 +41,7 @@ class HubLinkAttacher(LinkAttacher):
         path = shared_keys.path(link.address)
         if path == TOKENS:
             return self._request_link(link, path, self._authenticate)
-        if not self._grants.valid(time.time()):
+        if not self._grants.valid(self._keys, time.time()):
             raise Fault(UNAUTHORIZED, f"put a token at {TOKENS} before attaching other links")
         if path == MANAGEMENT or path.endswith(f"/{MANAGEMENT}"):
             return self._request_link(link, path, self._manage)
@@ -60,7 +60,7 @@ class HubLinkAttacher(LinkAttacher):
     def expire(self) -> bool:
         """End links that no token opens any more; False when all tokens have expired."""
         now = time.time()
-        if self._grants.jid is not None and not self._grants.valid(now):
+        if self._grants.jid is not None and not self._grants.valid(self._keys, now):
             return False
         for part, path in list(self._opened.items()):
             if not self._grants.opens(path, now):

@@ -3,6 +3,7 @@
 import binascii
 import math
 from base64 import b64decode
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -29,16 +30,26 @@ class Identity:
         self._tokens = tokens
         self._anonymous = anonymous
 
-    async def of(self, authorization: str, address: str) -> tuple[Jid, float]:
-        """Return the JID of a sender at an address, and the time at which the credentials end; raises Fault."""
+    def replace_passwords(self, lines: str) -> None:
+        """Take these lines of passwords from now on."""
+        self._passwords.replace(lines)
+
+    def replace_tokens(self, tokens: Tokens) -> None:
+        """Take tokens with these keys alone from now on."""
+        self._tokens = tokens
+
+    async def of(self, authorization: str, address: str) -> tuple[Jid, Callable[[], float]]:
+        """Return the JID of a sender at an address, and what tells the time at which the credentials end; raises Fault."""
         scheme, _, credentials = authorization.partition(" ")
         match scheme.lower():
             case "":
                 if self._anonymous is None:
                     raise self._refusal(_MISSING, "credentials are required")
-                return self._anonymous, math.inf
+                return self._anonymous, lambda: math.inf
             case "basic" if self._passwords:
-                return await self._check_password(credentials.strip(), address), math.inf
+                jid = await self._check_password(credentials.strip(), address)
+                stays = self._passwords.as_now(jid)
+                return jid, lambda: math.inf if stays() else 0.0
             case "bearer" if self._tokens:
                 return await self._check_token(credentials.strip(), address)
         raise self._refusal(_INVALID, "this authentication scheme is not supported")
@@ -61,9 +72,10 @@ class Identity:
             raise self._refusal(_INVALID, "the name or the password is wrong")
         return jid
 
-    async def _check_token(self, token: str, address: str) -> tuple[Jid, float]:
+    async def _check_token(self, token: str, address: str) -> tuple[Jid, Callable[[], float]]:
+        tokens = self._tokens
         try:
-            return await self._tokens.bearer(token)
+            jid, ends = await tokens.bearer(token)
         except Untrusted as fault:
             # Nobody guesses a signature: it is told and counted, and not slowed.
             self._failed.tell("", address, f"the token is refused: {fault}")
@@ -71,6 +83,7 @@ class Identity:
         except Undecided:
             detail = "the keys of tokens cannot be fetched"
             raise _later(detail) from None
+        return jid, lambda: ends if self._tokens is tokens else 0.0
 
     def _refusal(self, code: str, detail: str, error: str = "") -> Fault:
         taken = [f'Basic {REALM}, charset="UTF-8"'] if self._passwords else []
@@ -80,9 +93,11 @@ class Identity:
         return Fault(HTTPStatus.UNAUTHORIZED, code, detail, {"WWW-Authenticate": challenge})
 
 
-def end_of_credentials() -> Fault:
-    """Return the end of a stream whose credentials have ended."""
-    return Fault(HTTPStatus.UNAUTHORIZED, _INVALID_TOKEN, "the token has expired")
+def end_of_credentials(ends: float) -> Fault:
+    """Return the end of a stream whose credentials have expired, or were changed or removed."""
+    if ends:
+        return Fault(HTTPStatus.UNAUTHORIZED, _INVALID_TOKEN, "the token has expired")
+    return Fault(HTTPStatus.UNAUTHORIZED, _INVALID, "the credentials were changed or removed")
 
 
 def _later(detail: str) -> Fault:

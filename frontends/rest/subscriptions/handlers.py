@@ -5,7 +5,7 @@ Must not know a framework. Handlers keep nothing between two requests.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -313,7 +313,7 @@ def _answer_done(outcome: Result, *kinds: type[Result]) -> Response:
 
 
 async def _events(
-    core: Core, subscription: PullSubscription, fetch: Fetch, found: Result | Fault, ends: float
+    core: Core, subscription: PullSubscription, fetch: Fetch, found: Result | Fault, ends: Callable[[], float]
 ) -> AsyncGenerator[bytes, None]:
     """Stream each message once as Server-Sent Events, until the lease, the credentials or this process ends.
 
@@ -329,9 +329,9 @@ async def _events(
             if not found.items:
                 # A comment, which keeps the stream alive.
                 yield b":\n\n"
-            left = ends - time.time()
+            left = ends() - time.time()
             again = replace(fetch, wait_seconds=min(SILENT_SECONDS, left), after=seen)
-            found = await core.ask(again) if left > 0 else end_of_credentials()
+            found = await core.ask(again) if left > 0 else end_of_credentials(ends())
         assert isinstance(found, Refused | Fault)
         yield b"event: end\ndata: %b\n\n" % write_problem(fault(found) if isinstance(found, Refused) else found)
     finally:

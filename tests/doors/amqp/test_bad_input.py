@@ -106,7 +106,8 @@ def test_what_is_no_json(alice: BlockingConnection, new_log: NewLog) -> None:
     """Issue 48.8: a body that is called JSON and is none is rejected as amqp:decode-error, and nothing of it is stored."""
     for log in (new_log(), new_log(queueing=True)):
         receiver, sender = consumer(alice, log), producer(alice, log)
-        for body, inferred in product((b"NaN", b"", b'"\xff"', "[1,]"), (True, False)):
+        wrong: tuple[Any, ...] = (b"NaN", b"", b'"\xff"', "[1,]")
+        for body, inferred in product(wrong, (True, False)):
             # Without `inferred` proton sends a value.
             delivery: Any = sender.link.send(Message(body=body, inferred=inferred, content_type="application/json"))
             alice.wait(partial(getattr, delivery, "settled"))

@@ -382,11 +382,11 @@ class _Slow(Identity):
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
 
-    async def of(self, _init: sasl.Init, _certified: Jid | None, _address: str) -> Jid:
+    async def of(self, _init: sasl.Init, _certified: Jid | None, _address: str) -> tuple[Jid, Callable[[], bool]]:
         """Wait until the test says so."""
         self.asked.set()
         await self.answer.wait()
-        return OWNER
+        return OWNER, lambda: True
 
 
 async def test_reads_nothing_while_it_checks_a_password(core: RedisCore) -> None:

@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import ssl
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from proton import Message, SSLDomain, symbol
+from proton import ConnectionException, Message, SSLDomain, symbol
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached, SendException
 
 from frontends.amqp.constants import DELAY
@@ -29,7 +30,7 @@ from tests.doors.amqp.served import (
     producer,
     send,
 )
-from tests.doors.frontend import ALICE, BOB, PASSWORD
+from tests.doors.frontend import ALICE, BOB, HASH, PASSWORD
 from tests.forks import Forks
 from tests.waiting import PATIENCE_SECONDS
 
@@ -106,6 +107,65 @@ def test_tls(redis: RedisServer, new_log: NewLog, tmp_path: Path) -> None:
         with suppress(ConnectionResetError):
             assert not line.recv(100).startswith(b"AMQP")
         line.close()
+
+
+def _shown(frontend: AmqpFrontend) -> str:
+    """Return the certificate that a new connection gets."""
+    return ssl.get_server_certificate(("127.0.0.1", frontend.port), timeout=PATIENCE_SECONDS).strip()
+
+
+def test_files_that_change(redis: RedisServer, new_log: NewLog, tmp_path: Path) -> None:
+    """New connections get a renewed certificate, and are judged by renewed authorities; open ones stay, but for removed users."""
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    pairs = [each.sign("server") for each in (old, new)]
+    clients = [each.sign(BOB) for each in (old, new)]
+    certificate, key, ca, passwords = (tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt", "passwords"))
+
+    def put(number: int, lines: str) -> None:
+        for target, source in zip(
+            (certificate, key, ca), (*pairs[number], (old, new)[number].certificate), strict=True
+        ):
+            target.write_text(source.read_text())
+        passwords.write_text(lines)
+
+    put(0, f"{ALICE}:{HASH}\n{BOB}:{HASH}\n")
+    files = {"AMQP_CERTIFICATE": str(certificate), "AMQP_KEY": str(key), "AMQP_CLIENT_CA": str(ca)}
+    with AmqpFrontend(redis.url, **files).with_passwords(passwords) as frontend:
+        url, mine = f"amqps://127.0.0.1:{frontend.port}", new_log()
+
+        def connect(
+            authority: Authority, jid: str = ALICE, pair: tuple[Path, Path] | None = None
+        ) -> BlockingConnection:
+            domain = SSLDomain(SSLDomain.MODE_CLIENT)
+            if pair:
+                domain.set_credentials(str(pair[0]), str(pair[1]), None)
+            domain.set_trusted_ca_db(str(authority.certificate))
+            domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
+            if pair:
+                return BlockingConnection(url, timeout=20, ssl_domain=domain, allowed_mechs="EXTERNAL")
+            return BlockingConnection(
+                url, timeout=20, ssl_domain=domain, user=jid, password=PASSWORD, allowed_mechs="PLAIN"
+            )
+
+        alice, bob = (connect(old, each) for each in (ALICE, BOB))
+        connect(old, pair=clients[0]).close()
+        sends = producer(alice, mine)
+        put(1, f"{ALICE}:{HASH}\n")
+        frontend.look()
+        with pytest.raises(ConnectionClosed, match="amqp:unauthorized-access"):
+            bob.wait(lambda: False, timeout=PATIENCE_SECONDS)
+        send(sends, "from an open connection")
+        assert _shown(frontend) == pairs[1][0].read_text().strip()
+        connect(new).close()
+        connect(new, pair=clients[1]).close()
+        with pytest.raises(ConnectionException):
+            connect(new, pair=clients[0])
+        key.write_text(pairs[0][1].read_text())
+        frontend.look()
+        (refused,) = [each for each in map(json.loads, frontend.log.splitlines()) if each["level"] == "error"]
+        assert "STANZAQ_AMQP_CERTIFICATE" in refused["reason"] and str(certificate) in refused["reason"]
+        assert _shown(frontend) == pairs[1][0].read_text().strip()
+        send(sends, "still")
 
 
 def test_waits_for_redis() -> None:

@@ -9,11 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import bcrypt
 import pytest
 
 from frontends.tools.servers.process import ServerError, free_port
 from frontends.tools.servers.redis import RedisServer, valkey_binary
-from tests.doors.frontend import ALICE, HASH
+from tests.doors.frontend import ALICE, BOB, HASH
 from tests.doors.rest.raw import Line
 from tests.doors.rest.served import RestFrontend, basic_words, client, problem
 from tests.forks import Forks
@@ -138,6 +139,46 @@ def test_many_frontends(redis: RedisServer) -> None:
         # A message sent in two steps counts once.
         assert "\nstanzaq_published_total 1.0\n" in one.probe("/metrics")[1]
         assert "\nstanzaq_published_total 0.0\n" in other.probe("/metrics")[1]
+
+
+def test_passwords_that_change(redis: RedisServer, tmp_path: Path) -> None:
+    """A removed user and a former password are refused, on open connections too; SIGHUP asks to look now and ends nothing.
+
+    Without it, a file is read soon after a link above it was exchanged, as Kubernetes does. What is wrong changes nothing.
+    """
+    other = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
+    mounted, passwords = tmp_path / "..data", tmp_path / "passwords"
+    for name, lines in (("old", f"{ALICE}:{HASH}\n{BOB}:{HASH}\n"), ("new", f"{BOB}:{other}\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "passwords").write_text(lines)
+    mounted.symlink_to("old")
+    passwords.symlink_to("..data/passwords")
+    with (
+        RestFrontend(redis.url).with_passwords(passwords) as frontend,
+        client(frontend) as alice,
+        client(frontend, BOB) as bob,
+    ):
+        queue = bob.post("/queues").headers["Location"].rpartition("/")[2]
+        where = bob.post("/subscriptions", json={"destinations": queue}).headers["Location"]
+        with bob.stream("GET", where, headers={"Accept": "text/event-stream"}) as stream:
+            passwords.write_text(f"{ALICE}:{HASH}\n{BOB}:{other}\n")
+            frontend.look()
+            assert bob.get("/queues").status_code == 401 and alice.get("/queues").status_code == 200
+            assert bob.get("/queues", auth=(BOB, "other")).status_code == 200
+            passwords.write_text("secret\n")
+            frontend.look()
+            (refused,) = [each for each in map(json.loads, frontend.log.splitlines()) if each["level"] == "error"]
+            assert "STANZAQ_HTTP_PASSWORDS" in refused["reason"] and "line 1 is not JID:HASH" in refused["reason"]
+            assert alice.get("/queues").status_code == 200
+            replacement = tmp_path / "..tmp"
+            replacement.symlink_to("new")
+            replacement.rename(mounted)
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while alice.get("/queues").status_code != 401:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert bob.get("/queues", auth=(BOB, "other")).status_code == 200
+            assert "invalid-credentials" in stream.read().decode()
 
 
 def _until(frontend: RestFrontend, status: int) -> None:
