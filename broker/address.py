@@ -11,7 +11,7 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         """Return the address as in a URL."""
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def read_address(value: object) -> object:

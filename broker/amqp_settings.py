@@ -33,7 +33,8 @@ class AmqpSettings(BaseSettings):
     """All AMQP settings; the description of each says what to write."""
 
     amqp_bind: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
-        default=Address("127.0.0.1", 5672), description="where to serve AMQP, e.g. 127.0.0.1:5672"
+        default=Address("127.0.0.1", 5672),
+        description="where to serve AMQP, e.g. 127.0.0.1:5672, or [::]:5672 for all addresses",
     )
     amqp_passwords: Annotated[SecretStr, AfterValidator(password_lines)] = Field(
         default=SecretStr(""),

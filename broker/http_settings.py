@@ -58,7 +58,8 @@ class HttpSettings(BaseSettings):
     """All HTTP settings; the description of each says what to write."""
 
     http_bind: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
-        default=Address("127.0.0.1", 8080), description="where to serve HTTP, e.g. 127.0.0.1:8080"
+        default=Address("127.0.0.1", 8080),
+        description="where to serve HTTP, e.g. 127.0.0.1:8080, or [::]:8080 for all addresses",
     )
     http_passwords: Annotated[SecretStr, AfterValidator(password_lines)] = Field(
         default=SecretStr(""), description="lines of JID:HASH with hashes of `htpasswd -B`; not set: no passwords"

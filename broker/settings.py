@@ -175,7 +175,9 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         default=(), description="bare JIDs, separated by commas, e.g. romeo@example.org,juliet@example.org"
     )
     metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(read_address)] = Field(
-        default=None, description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464; not set: nowhere"
+        default=None,
+        description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464, or [::]:9464 for all addresses;"
+        " not set: nowhere",
     )
     log_format: LogFormat = Field(default=LogFormat.CONSOLE, description="console or json")
     traces: bool = Field(

@@ -102,12 +102,7 @@ def serve_xmpp(
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
     given = settings(config, load)
-    _serve(
-        given,
-        lambda compose: compose.serve_xmpp(given, load, config),
-        "XMPP",
-        check=check,
-    )
+    _serve(given, lambda compose: compose.serve_xmpp(given, load, config), "XMPP", check=check)
 
 
 @serve.command("rest")
@@ -123,12 +118,7 @@ def serve_rest(
     given = settings(config, load_rest)
     if find_spec("starlette") is None:
         refuse("The RESTful door cannot be served", "starlette is missing: pip install 'stanzaq[rest]'")
-    _serve(
-        given,
-        lambda compose: compose.serve_rest(given, load_rest, config),
-        "HTTP",
-        check=check,
-    )
+    _serve(given, lambda compose: compose.serve_rest(given, load_rest, config), "HTTP", check=check)
 
 
 @serve.command("amqp")
@@ -144,12 +134,7 @@ def serve_amqp(
     given = settings(config, load_amqp)
     if find_spec("proton") is None:
         refuse("The AMQP door cannot be served", "proton is missing: pip install 'stanzaq[amqp]'")
-    _serve(
-        given,
-        lambda compose: compose.serve_amqp(given, load_amqp, config),
-        "AMQP",
-        check=check,
-    )
+    _serve(given, lambda compose: compose.serve_amqp(given, load_amqp, config), "AMQP", check=check)
 
 
 @app.command()

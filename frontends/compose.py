@@ -254,7 +254,7 @@ async def _serve_rest(
             drain_seconds=settings.drain_seconds,
         )
     except OSError as fault:
-        msg = f"{settings.http_bind.host}:{settings.http_bind.port}: {fault}"
+        msg = f"{settings.http_bind}: {fault}"
         raise Occupied(msg) from fault
 
     def open_door() -> None:
@@ -262,7 +262,7 @@ async def _serve_rest(
         server.start()
 
     frontend = _pull_frontend(
-        core, server, open_door, lambda _seconds: server.drain(), f"{settings.http_bind.host}:{server.port}"
+        core, server, open_door, lambda _seconds: server.drain(), str(settings.http_bind._replace(port=server.port))
     )
     await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
 
@@ -292,7 +292,7 @@ async def _serve_amqp(
         context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
         server = AmqpServer(identity, *bind, context=context, places=counters.places(*held))
     except OSError as fault:
-        msg = f"{bind.host}:{bind.port}: {fault}"
+        msg = f"{bind}: {fault}"
         raise Occupied(msg) from fault
 
     async def use(fresh: CommandSettings) -> None:
@@ -307,7 +307,7 @@ async def _serve_amqp(
             await server.replace(context)
 
     opening = partial(server.start, traces.core(core) if traces else core)
-    at = f"{bind.host}:{server.port}"
+    at = str(bind._replace(port=server.port))
     frontend = _pull_frontend(core, server, opening, server.drain, at)
     await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
 

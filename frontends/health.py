@@ -3,7 +3,6 @@
 Knows when the loop last ran and a function to ask; must not know what makes a frontend ready.
 """
 
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,8 @@ from threading import Thread
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from frontends.listening import listen, to_reach
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _REQUEST_SECONDS: Final = 5.0
@@ -80,6 +81,7 @@ def ask(host: str, port: int) -> tuple[bool, str]:
 
 
 def _reachable(host: str) -> str:
+    host = to_reach(host)
     return f"[{host}]" if ":" in host else host
 
 
@@ -104,18 +106,16 @@ class HealthServer:
             def log_message(self, *_: object) -> None:
                 """Log nothing: a probe comes every second."""
 
-        class Listener(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            daemon_threads = True
-
-        self._server = Listener((host, port), Handler)
+        self._server = ThreadingHTTPServer((host, port), Handler, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = listen(host, port)
         self._thread = Thread(target=self._server.serve_forever, name="health", daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
         """The port it listens on, even if port 0 was configured."""
-        return self._server.server_port
+        return int(self._server.socket.getsockname()[1])
 
     def stop(self) -> None:
         """Stop and release the port."""

@@ -1,7 +1,6 @@
 """The AMQP server: its socket, TLS, and graceful shutdown. Must not know what connections do."""
 
 import asyncio
-import socket
 import ssl
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,9 @@ from frontends.amqp.auth.identity import Identity
 from frontends.amqp.connection import Connection
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.server_state import ServerState
+from frontends.listening import listen
 from frontends.places import Places
 
-_BACKLOG: Final = 1_024
 _HANDSHAKE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.01
 
@@ -40,8 +39,7 @@ class AmqpServer:
         self, identity: Identity, host: str, port: int, *, context: ssl.SSLContext | None, places: Places
     ) -> None:
         """Bind the address; raises OSError when it is not available."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self._socket = listen(host, port)
         self._identity = identity
         self._context = context
         self._places = places

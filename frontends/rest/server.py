@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,12 @@ from starlette.types import ASGIApp
 from uvicorn import Server as Uvicorn
 
 from broker.tasks import start
+from frontends.listening import listen
 from frontends.places import Places
 from frontends.rest.connection import Connection, Limited
 
 if TYPE_CHECKING:
     from asyncio import Task
-
-_BACKLOG = 1_024
 
 
 class _Server(Uvicorn):
@@ -44,8 +42,7 @@ class HttpServer:
         drain_seconds: float,
     ) -> None:
         """Bind the address; raises OSError when it is not available."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self._socket = listen(host, port)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         config = Limited(
             slow_seconds,
@@ -58,7 +55,6 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=_BACKLOG,
             # uvicorn passes it on to a timer, which takes fractions.
             timeout_keep_alive=keep_alive_seconds,
             h11_max_incomplete_event_size=header_bytes,

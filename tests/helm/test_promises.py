@@ -91,7 +91,7 @@ def test_probes(objects: list[Object]) -> None:
         stands_by = "/livez" in paths[2]
         assert paths == ["/livez", "/livez", "/livez" if stands_by else "/readyz"]
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-        assert _environment(door["spec"]["template"])["STANZAQ_METRICS_BIND"] == f"0.0.0.0:{ports['metrics']}"
+        assert _environment(door["spec"]["template"])["STANZAQ_METRICS_BIND"] == f"[::]:{ports['metrics']}"
 
 
 def test_only_standby_is_ready_unconnected(everything: Everything) -> None:

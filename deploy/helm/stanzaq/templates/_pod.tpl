@@ -145,7 +145,7 @@ spec:
         - configMapRef: {name: {{ include "stanzaq.fullname" $root | quote }}}
       env:
         {{- include "stanzaq.variables" $root | nindent 8 }}
-        - {name: STANZAQ_METRICS_BIND, value: "0.0.0.0:9464"}
+        - {name: STANZAQ_METRICS_BIND, value: "[::]:9464"}
         {{- if eq $door "xmpp" }}
         - {name: STANZAQ_XMPP_SECRET_FILE, value: /etc/stanzaq/secrets/xmpp-secret}
         {{- if $authorities }}
@@ -158,12 +158,12 @@ spec:
         - {name: STANZAQ_XMPP_DOMAIN, value: {{ include "stanzaq.ordinalDomain" (list $root.Values.xmpp.domain "$(ORDINAL)") | quote }}}
         {{- end }}
         {{- else if eq $door "rest" }}
-        - {name: STANZAQ_HTTP_BIND, value: "0.0.0.0:8080"}
+        - {name: STANZAQ_HTTP_BIND, value: "[::]:8080"}
         {{- if $passwords }}
         - {name: STANZAQ_HTTP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/http-passwords}
         {{- end }}
         {{- else if eq $door "amqp" }}
-        - {name: STANZAQ_AMQP_BIND, value: "0.0.0.0:5672"}
+        - {name: STANZAQ_AMQP_BIND, value: "[::]:5672"}
         {{- if $values.tls.existingSecret }}
         - {name: STANZAQ_AMQP_CERTIFICATE, value: /etc/stanzaq/amqp-tls/tls.crt}
         - {name: STANZAQ_AMQP_KEY, value: /etc/stanzaq/amqp-tls/tls.key}
