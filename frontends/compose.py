@@ -15,7 +15,8 @@ import uvloop
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
+from broker.model.problems import CoreUnavailable, OtherFormat, Problem, ScriptDefect
+from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import PREFIX, CommandSettings, LogFormat, Settings, SettingsError, files_of
@@ -38,6 +39,8 @@ _MEASURE_SECONDS = 15.0
 
 _ENDING_SECONDS = 30.0
 _EXPORT_SECONDS = 3.0
+
+_STARTING = Refused(Problem.UNAVAILABLE, "the service is starting: it waits for Redis")
 
 _log = structlog.get_logger()
 
@@ -358,7 +361,12 @@ def _pull_frontend(
     leave: Callable[[float], Coroutine[None, None, None]],
     at: str,
 ) -> _Frontend:
-    """Return the frontend of a door whose core pushes nothing."""
+    """Open a door whose core pushes nothing; until the frontend opens, each command is refused, as when Redis is lost."""
+    core.refusal = _STARTING
+    open_door()
+
+    def serve() -> None:
+        core.refusal = None
 
     def reasons() -> list[str]:
         return [*core.healthy(), *([] if server.serving else ["the server accepts no connections"])]
@@ -371,7 +379,7 @@ def _pull_frontend(
     # A server is up as soon as it listens.
     up = asyncio.Event()
     up.set()
-    return _Frontend(core, reasons, open_door, drain, at, up)
+    return _Frontend(core, reasons, serve, drain, at, up)
 
 
 async def _keep(
@@ -411,7 +419,8 @@ async def _keep(
             beginning = group.create_task(_start(core, allow_eviction=settings.allow_eviction))
             await run_until(stopping, beginning)
             unfit = None if stopping.is_set() else beginning.result()
-            if not (stopping.is_set() or unfit):
+            served = not (stopping.is_set() or unfit)
+            if served:
                 frontend.open()
                 watching.append(group.create_task(_measure(core)))
                 await wait_for_any(frontend.up, stopping, core.ending)
@@ -421,8 +430,9 @@ async def _keep(
                 await wait_for_any(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
-                # From now on it accepts nothing new.
-                looking.cancel()
+            # Changed files are for what comes, and nothing comes any more.
+            looking.cancel()
+            if served or not core.sends:
                 _log.info("draining", seconds=settings.drain_seconds)
                 await frontend.drain(settings.drain_seconds)
             await core.stop()

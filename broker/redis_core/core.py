@@ -91,6 +91,8 @@ class RedisCore:
         )
         self.memory = Memory(self._server, self.metrics)
         relay = Relay(self._server, self.background)
+        self.refusal: Refused | None = None
+        """What each command is answered instead of being executed."""
         self.ending = asyncio.Event()
         self.ended_by = ""
         self.breaks = 0
@@ -126,6 +128,9 @@ class RedisCore:
 
     def submit(self, command: Command, reply: Reply) -> asyncio.Task[None] | None:
         """Submit a command; see `broker.model.core.Core`."""
+        if self.refusal:
+            reply(self.refusal)
+            return None
         item_bytes = len(getattr(command, "envelope", b""))
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):

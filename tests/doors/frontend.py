@@ -70,6 +70,11 @@ class DoorFrontend(Server):
         self._settings[f"{self.prefix}_PASSWORDS_FILE"] = str(path)
         return self
 
+    def waiting(self) -> Self:
+        """Take it as started while it waits for Redis."""
+        self._ready = lambda: self.probe("/readyz")[0] == 503  # type: ignore[method-assign]
+        return self
+
     def look(self) -> None:
         """Send SIGHUP, and wait until its files were read again, or refused."""
         before = self._looks()

@@ -13,8 +13,10 @@ from broker.model.names import Jid
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.server import AmqpServer
+from frontends.failed_logins import FailedLogins
 from frontends.health import Health, HealthServer, ask
 from frontends.passwords import Passwords
+from frontends.places import Places
 from frontends.rest.server import HttpServer
 
 ALL_IPV4 = "0.0.0.0"  # noqa: S104  (what a setting may ask for)
@@ -31,14 +33,17 @@ def _metrics(host: str) -> Iterator[int]:
 
 @contextmanager
 def _http(host: str) -> Iterator[int]:
-    server = HttpServer(Starlette(), host, 0, slow_seconds=1, header_bytes=1_024, connections=1, drain_seconds=1)
+    limits = {"slow_seconds": 1, "header_bytes": 1_024, "keep_alive_seconds": 1, "drain_seconds": 1}
+    server = HttpServer(Starlette(), host, 0, places=Places(1), **limits)
     with closing(server._socket):
         yield server.port
 
 
 @contextmanager
 def _amqp(host: str) -> Iterator[int]:
-    server = AmqpServer(Identity(Passwords(""), Jid("a@x"), Keys("")), host, 0, context=None, connections=1)
+    failed = FailedLogins("amqp")
+    identity = Identity(Passwords("", failed), Jid("a@x"), Keys(""), failed)
+    server = AmqpServer(identity, host, 0, context=None, places=Places(1))
     with closing(server._socket):
         yield server.port
 

@@ -193,6 +193,26 @@ def test_waits_for_redis() -> None:
         resume.join()
 
 
+def test_redis_comes_later() -> None:
+    """A frontend that starts before Redis refuses links at once, as when it loses one, and ends in order; later it serves."""
+    redis = RedisServer(binary=valkey_binary())
+    with AmqpFrontend(redis.url).waiting() as frontend, connected(frontend) as alice:
+        alice.timeout = 5
+        with pytest.raises(LinkDetached, match="amqp:internal-error"):
+            producer(alice, "log")
+        with redis:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while frontend.probe("/readyz")[0] != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            send(producer(alice, made(redis.url)), "after")
+    with AmqpFrontend(redis.url).waiting() as frontend, connected(frontend) as alice:
+        os.kill(frontend.process.pid, signal.SIGTERM)
+        with pytest.raises(ConnectionClosed, match="amqp:connection:forced"):
+            alice.wait(lambda: False, timeout=PATIENCE_SECONDS)
+        assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
+
+
 def test_loses_redis() -> None:
     """Without Redis it lives, is not ready, and rejects messages; when Redis is back, links continue by themselves."""
     with (

@@ -118,14 +118,25 @@ def test_address_in_use(redis: RedisServer) -> None:
 
 
 def test_without_redis() -> None:
-    """It waits for a missing Redis, says so, and still ends when told to."""
-    frontend = RestFrontend(f"redis://127.0.0.1:{free_port()}")
-    frontend._ready = lambda: frontend.probe("/readyz")[0] == 503  # type: ignore[method-assign]
-    with frontend:
+    """It waits for a missing Redis, says so to each client at once, as when it loses one, and still ends when told to."""
+    with RestFrontend(f"redis://127.0.0.1:{free_port()}").waiting() as frontend, client(frontend) as alice:
         assert frontend.probe("/livez")[0] == 200
+        refused = alice.post("/queues", timeout=5)
+        assert problem(refused) == (503, "unavailable") and refused.headers["Retry-After"] == "1"
+        assert alice.post("/queues", auth=(ALICE, "wrong"), timeout=5).status_code == 401
         assert "stanzaq_ready 0.0" in frontend.probe("/metrics")[1]
         os.kill(frontend.process.pid, signal.SIGTERM)
         assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
+
+
+def test_redis_comes_later() -> None:
+    """A frontend that starts before Redis serves when it comes."""
+    redis = RedisServer(binary=valkey_binary())
+    with RestFrontend(redis.url).waiting() as frontend, client(frontend) as alice:
+        assert alice.put("/queues/q", timeout=5).status_code == 503
+        with redis:
+            _until(frontend, 200)
+            assert alice.put("/queues/q").status_code == 201
 
 
 def test_many_frontends(redis: RedisServer) -> None:
