@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Return the format of the store. An empty store has the caller's format; `begin` records it. A store with nodes and without a recorded
--- format is older than the first recorded one.
--- ARGV: format begin
+-- Return the format of the store. An empty store gets the caller's. A store with nodes and without a recorded format is older than the
+-- first recorded one.
+-- ARGV: format
 -- RETURNS: ok older newer
 local found, asked = redis.call('HGET', key.store, 'format'), tonumber(arg.format)
 if not found and redis.call('EXISTS', key.all_nodes) == 0 then
-  if arg.begin == '1' then redis.call('HSET', key.store, 'format', arg.format) end
+  redis.call('HSET', key.store, 'format', arg.format)
   found = arg.format
 end
 found = tonumber(found or 0)

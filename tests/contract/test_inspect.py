@@ -58,7 +58,7 @@ def said(*words: str) -> list[str]:
 @pytest.fixture(params=["function", "script"])
 def inspect(server: RedisServer, request: pytest.FixtureRequest) -> Inspect:
     """Return a function that runs redis-cli as its user, with the function and with the same text as a script."""
-    make_user(server.url, "inspector")
+    make_user(server.url, "inspector", *(["+eval_ro"] if request.param == "script" else []))
 
     def run(name: str, *given: str) -> list[str]:
         reach = ("-s", str(server.socket))

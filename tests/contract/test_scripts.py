@@ -254,7 +254,7 @@ def slot(key: str) -> int:
     ("packaging", "denied", "missing"),
     [
         (Packaging.FUNCTIONS, ("-function|load",), "function|load"),
-        (Packaging.AUTO, ("-function|load", "-script|load"), "script|load"),
+        (Packaging.AUTO, ("-function|load", "-script|load"), "function|load"),
     ],
 )
 async def test_may_not_load(
@@ -265,8 +265,10 @@ async def test_may_not_load(
     core, start, reason = await not_ready(as_user(server.url, "stanzaq"), packaging)
     assert reason == (
         f"Redis at {server.socket} does not allow its user the command '{missing}': see users of Redis in docs/operations.md"
+        "; the first frontend of this version loads the operations"
     )
-    assert (await refused_in_time(core, node)).detail == f"Redis does not allow its user the command '{missing}'"
+    detail = (await refused_in_time(core, node)).detail
+    assert detail.startswith(f"Redis does not allow its user the command '{missing}'; ")
     make_user(server.url, "stanzaq")
     await serves(core, start, node)
 
@@ -294,6 +296,22 @@ async def test_does_not_compile(
     assert "return" not in (await refused_in_time(core, node)).detail
     start.cancel()
     await core.stop()
+
+
+async def test_other_code(server: RedisServer, node: str) -> None:
+    """A library of the right name without its functions is named, with what to do, and a frontend starts once that is done."""
+    name = library(FOLDER).name
+    with redis.Redis.from_url(server.url) as client:
+        client.function_load(f"#!lua name={name}\nredis.register_function('{name}_f', function() return 1 end)")
+        core, start, reason = await not_ready(server.url)
+        assert reason.startswith(
+            f"Redis at {server.socket}: the library {name} has other code than this version: FUNCTION DELETE {name}, "
+        )
+        assert (
+            await refused_in_time(core, node)
+        ).detail == f"Redis: the library {name} has other code than this version"
+        client.function_delete(name)
+    await serves(core, start, node)
 
 
 async def test_versions_side_by_side(make_core: MakeCore, server: RedisServer, node: str) -> None:

@@ -44,8 +44,9 @@ from broker.model.results import (
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
+from broker.scripts.packaging import library
 from broker.scripts.source import module_files, operation_files
-from broker.settings import CommandSettings
+from broker.settings import CommandSettings, Packaging
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
@@ -94,7 +95,7 @@ def told_to_redis(*paths: Path) -> set[str]:
             continue
         for each in ast.walk(ast.parse(path.read_text())):
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                found.update(re.findall(r"^[A-Z]+(?: [A-Z-]+)*$", each.value), re.findall(r"'([A-Z]+)'", each.value))
+                found.update(re.findall(r"^[A-Z_]+(?: [A-Z-]+)*$", each.value), re.findall(r"'([A-Z]+)'", each.value))
     return found
 
 
@@ -163,26 +164,84 @@ def test_reading_is_for_one(server: RedisServer) -> None:
         assert client.get("sq:{a}:node") is None
 
 
-def refused(server: RedisServer, name: str, words: str) -> None:
+def refused(server: RedisServer, name: str, *words: str) -> None:
     """Check that a user may not do it."""
     with redis.Redis.from_url(as_user(server.url, name)) as client, pytest.raises(redis.exceptions.NoPermissionError):
-        client.execute_command(*words.split())
+        client.execute_command(*(words if len(words) > 1 else words[0].split()))
+
+
+def permitted(client: Any, name: str) -> set[str]:  # noqa: ANN401  (redis-py's is in part untyped)
+    """Return the commands that a user may run, of all that the server has."""
+    found = set()
+    for command in {each for kind in client.acl_cat() for each in client.acl_cat(kind)}:
+        for count in range(8):
+            try:
+                said = client.execute_command("ACL", "DRYRUN", name, *command.split("|"), *["1"] * count)
+            except redis.ResponseError as error:
+                if "number of arguments" not in str(error):
+                    break
+            else:
+                found.update([command] if "to run the" not in said else [])
+                break
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "exceptions"),
+    [
+        ("doctor", {"config|get", "exists", "fcall_ro", "function|list", "info"}),
+        ("inspector", {"exists", "fcall_ro", "function|list", "info", "type"}),
+        ("reports", {"eval_ro", "exists", "info", "role", "scan"}),
+    ],
+)
+def test_readers_read(server: RedisServer, name: str, exceptions: set[str]) -> None:
+    """Of all commands of a server, those who read may run none that writes, loads code, administers or lists others' keys."""
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        kinds = ("write", "admin", "dangerous", "scripting", "pubsub", "keyspace", "transaction")
+        harmful = {command for kind in kinds for command in client.acl_cat(kind)}
+        assert permitted(client, "stanzaq") & harmful > {"fcall", "function|load", "hset"}
+        assert permitted(client, name) & harmful == exceptions
+
+
+def test_code_is_loaded_by_frontends(server: RedisServer) -> None:
+    """Nobody else replaces the library of operations, which frontends would run, or calls what writes in it."""
+    whole = library(lua_directory())
+    with redis.Redis.from_url(server.url) as client:
+        client.function_load(whole.text, replace=True)
+        dump: Any = client.function_dump()
+        for name in USERS.keys() - {"stanzaq"}:
+            for words in (
+                ("FUNCTION", "LOAD", "REPLACE", whole.text.replace("'HSET'", "'HGET'")),
+                ("FUNCTION", "LOAD", "#!lua name=other\nredis.register_function('other', function() return 1 end)"),
+                ("FUNCTION", "RESTORE", dump, "FLUSH"),
+                ("FUNCTION", "DELETE", whole.name),
+                ("SCRIPT", "LOAD", "return 1"),
+                ("SCRIPT", "FLUSH"),
+                ("EVAL", "return 1", "0"),
+                ("FCALL", whole.function("check_format"), "0", "1"),
+                ("FCALL", "stanzaq_node", "0", "jobs"),
+                ("FCALL_RO", whole.function("list_nodes"), "1", "other"),
+            ):
+                refused(server, name, *words)
+        (found,) = client.function_list(whole.name, withcode=True)
+        assert whole.text.encode() in found
 
 
 @pytest.mark.parametrize("name", ["inspector", "reports"])
 def test_scripts_of_readers(server: RedisServer, name: str) -> None:
-    """A user who reads may run scripts, and no script writes for it, nor reads other keys."""
+    """A user who reads may be allowed scripts, and no script writes for it, nor reads other keys."""
+    make_user(server.url, name, "+eval_ro")
     with redis.Redis.from_url(as_user(server.url, name)) as client:
         for body, key in (
             ("return redis.call('HSET', KEYS[1], 'a', 'b')", "sq:{a}:node"),
             ("return redis.call('XLEN', KEYS[1])", "other"),
             ("return redis.call('XLEN', 'other')", "sq:{a}:node"),
         ):
-            ask = client.eval_ro if name == "inspector" else client.eval
             with pytest.raises(
-                redis.ResponseError, match=r"permission|can't run this command|can't access at least one of the keys"
+                redis.ResponseError,
+                match=r"permission|can't run this command|can't access at least one of the keys|are not allowed from read-only",
             ):
-                ask(body, 1, key)
+                client.eval_ro(body, 1, key)
 
 
 async def test_without_info(make_core: MakeCore, server: RedisServer) -> None:
@@ -197,13 +256,20 @@ async def test_without_info(make_core: MakeCore, server: RedisServer) -> None:
     assert line["event"] == "the memory of Redis is not known" and "info" in line["error"].lower()
 
 
-async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer) -> None:
+WITH_SCRIPTS: Final = ("+evalsha_ro", "+script|exists")
+
+
+@pytest.mark.parametrize("packaging", Packaging)
+async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer, packaging: Packaging) -> None:
     """`stanzaq node list` and the like work as the read-only user, who may change nothing."""
-    core, _door = await make_core(server.url)
+    if packaging is Packaging.SCRIPTS:
+        make_user(server.url, "inspector", *WITH_SCRIPTS)
+    core, _door = await make_core(as_user(server.url, "stanzaq"), redis_packaging=packaging)
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
     url = as_user(server.url, "inspector")
-    quiet = RedisCore(CommandSettings(**ADMITTING, redis_url=url, admins=(bare_jid(ALICE),)), None)
+    given = {"redis_url": url, "redis_packaging": packaging, "admins": (bare_jid(ALICE),)}
+    quiet = RedisCore(CommandSettings(**(ADMITTING | given)), None)
     await quiet.reach()
     asked = (
         Overview(ALICE, 0, 10),
@@ -216,6 +282,19 @@ async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer)
     assert [type(answer) for answer in answers] == [Overviewed, Described, Counted, InspectedItems, FrontendList]
     refused = await quiet.ask(Publish("jobs", ALICE, "b", codec.pack(Envelope(b"<b/>")), 4))
     assert isinstance(refused, Refused) and refused.detail.startswith("Redis does not allow its user ")
+    await quiet.stop()
+
+
+async def test_nothing_is_loaded(server: RedisServer) -> None:
+    """Before a frontend of this version has loaded the operations, the read-only user is told to start one."""
+    with redis.Redis.from_url(server.url) as client:
+        client.function_flush()
+    quiet = RedisCore(CommandSettings(redis_url=as_user(server.url, "inspector"), admins=(bare_jid(ALICE),)), None)
+    await quiet.reach()
+    refused = await quiet.ask(Frontends(ALICE))
+    assert isinstance(refused, Refused) and refused.detail == (
+        "Redis does not allow its user the command 'function|load'; the first frontend of this version loads the operations"
+    )
     await quiet.stop()
 
 
@@ -278,14 +357,31 @@ async def worked(make_core: MakeCore, url: str) -> None:
 async def looked(url: str) -> None:
     """Run the doctor on a Redis with all details."""
     found = await examine(url, 2.0)
-    assert {"persistence", "memory", "role"} <= {each.what for each in found}
+    assert {"persistence", "memory", "role", "functions", "format"} <= {each.what for each in found}
     assert "not reported" not in json.dumps([each.found for each in found])
     assert not any(each.what in {"INFO", "connection"} and each.level is not Level.FINE for each in found)
 
 
-async def test_doctor(server: RedisServer) -> None:
-    """The doctor sees all that it looks for."""
+async def test_doctor(make_core: MakeCore, server: RedisServer) -> None:
+    """The doctor sees all that it looks for; so does the read-only user, but for the configuration."""
+    await make_core(as_user(server.url, "stanzaq"))
     await looked(as_user(server.url, "doctor"))
+    found = {each.what: each for each in await examine(as_user(server.url, "inspector"), 2.0)}
+    assert [name for name, each in found.items() if each.level is Level.PROBLEM or "allowed to" in each.found] == []
+    assert {"memory", "format", "role"} < found.keys() and found["functions"].level is Level.FINE
+
+
+async def test_doctor_compares_code(server: RedisServer) -> None:
+    """Whoever looks is told of a library of the right name whose code was replaced, and what to do."""
+    whole = library(lua_directory())
+    with redis.Redis.from_url(server.url) as client:
+        client.function_load(f"{whole.text}\n-- more", replace=True)
+        for name in ("doctor", "inspector"):
+            (found,) = (each for each in await examine(as_user(server.url, name), 2.0) if each.what == "functions")
+            assert found.level is Level.PROBLEM
+            assert found.found == f"the library {whole.name} has other code than this version"
+            assert f"FUNCTION DELETE {whole.name}" in found.remedy
+        client.function_delete(whole.name)
 
 
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)

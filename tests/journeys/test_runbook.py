@@ -42,7 +42,7 @@ class Desk:
     def __post_init__(self) -> None:
         """Put both commands into the shell's path."""
         # As the page advises; changes are for another user.
-        make_user(self.redis.url, "inspector")
+        make_user(self.redis.url, "inspector", "+eval_ro")
         reader = ["--user", "inspector", "--pass", PASSWORD, "--no-auth-warning"]
         reach = ["/usr/bin/redis-cli", "-s", str(self.redis.socket)]
         self._command(

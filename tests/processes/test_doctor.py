@@ -139,7 +139,7 @@ async def test_functions_are_forbidden(tmp_path: Path, binary: Callable[[], Path
     """A user whose frontends would use scripts is told which right is missing; what is loaded need not be loaded again."""
     whole = library(lua_directory())
     with RedisServer(tmp_path, binary=binary()) as server, redis.Redis.from_url(server.url) as client:
-        for missing in ("", "fcall", "function|list", "function|load"):
+        for missing in ("", "fcall", "fcall_ro", "function|list", "function|load"):
             make_user(server.url, "stanzaq", "+ping", "+config|get", *([f"-{missing}"] if missing else []))
             found = await functions(server)
             assert (found.level is Level.FINE) is (not missing)

@@ -69,7 +69,7 @@ def snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bound
     found: dict[JournalPartition, Bounds] = {}
     for process, keys in list_keys(servers, options, options.stream).items():
         with Route(servers, process) as route:
-            told = dict(zip(keys, route.link.ask("EVAL", _BOUNDS, 0, *keys), strict=True))
+            told = dict(zip(keys, route.link.ask("EVAL_RO", _BOUNDS, 0, *keys), strict=True))
             for key in keys:
                 # Asked for this key alone, a cluster says where it is now; it is nowhere when its node was deleted.
                 bounds, at = (told[key], process) if told[key] else (_ask_owner(route, key), route.process)
@@ -124,7 +124,7 @@ def _scan(link: Link, name: str) -> dict[str, JournalPartition]:
 
 
 def _ask_owner(route: Route, key: str) -> list[Any]:
-    found: list[Any] = route.ask(key, lambda link: link.ask("EVAL", _BOUNDS, 1, key, key)[0])
+    found: list[Any] = route.ask(key, lambda link: link.ask("EVAL_RO", _BOUNDS, 1, key, key)[0])
     return found
 
 
@@ -144,7 +144,7 @@ def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:
     total, after, read = 0, piece.after, piece.before
     while total < most:
         asked = min(_COUNTED, most - total)
-        count, last, gone = link.ask("EVAL", _REACH, 1, piece.key, f"({after}", str(piece.upto), asked)
+        count, last, gone = link.ask("EVAL_RO", _REACH, 1, piece.key, f"({after}", str(piece.upto), asked)
         total, after = total + count, Id.parse(last) if count else after
         read = None if read is None else max(read, gone) + count
         if count < asked:

@@ -18,7 +18,7 @@ from broker.redis_core.info import read_info
 from broker.redis_core.redis_client.client import server_of
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.node import SINGLE, RedisNode
-from broker.redis_core.redis_client.packages import is_forbidden
+from broker.redis_core.redis_client.packages import OtherCode, is_forbidden, library_code
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import FAMILY, library
 
@@ -208,19 +208,32 @@ def _replicas(where: str, info: Mapping[str, str]) -> Finding:
 
 
 async def _functions(where: str, master: RedisNode) -> Finding:
-    """Check whether functions may be called, and loaded if this version's library is missing; nothing is loaded."""
-    name = library(lua_directory()).name
+    """Check whether functions may be called, and loaded if this version's library is missing, which has this version's code."""
+    whole = library(lua_directory())
     # A function that does not exist is called, and an empty library is refused where another would be loaded.
-    listed, called, loaded = await master.send(
-        [("FUNCTION LIST", "LIBRARYNAME", name), ("FCALL", FAMILY, "0"), ("FUNCTION LOAD", f"#!lua name={FAMILY}\n")]
+    listed, read, called, loaded = await master.send(
+        [
+            ("FUNCTION LIST", "LIBRARYNAME", whole.name, "WITHCODE"),
+            ("FCALL_RO", FAMILY, "0"),
+            ("FCALL", FAMILY, "0"),
+            ("FUNCTION LOAD", f"#!lua name={FAMILY}\n"),
+        ]
     )
-    needed = (listed, called) if isinstance(listed, list) and listed else (listed, called, loaded)
-    refused = [str(reply) for reply in needed if isinstance(reply, Exception) and is_forbidden(reply)]
+    # Who may load functions is a frontend's user, or may do everything; the others only read.
+    writes = not is_forbidden(loaded)
+    there = isinstance(listed, list) and listed
+    needed = [listed, read, *([called] if writes else []), *([] if there else [loaded])]
+    refused = [str(reply) for reply in needed if is_forbidden(reply)]
+    if there and library_code(listed) != whole.text:
+        other = OtherCode(whole.name)
+        return Finding(Level.PROBLEM, where, "functions", other.fault, other.remedy)
     if not refused:
-        return Finding(Level.FINE, where, "functions", "are allowed")
+        return Finding(
+            Level.FINE, where, "functions", "are allowed, and have this version's code" if there else "are allowed"
+        )
     remedy = (
-        "allow the user of frontends +fcall, +function|list and +function|load: calls as scripts cost Redis twice as "
-        "much (REDIS_PACKAGING)"
+        "allow the user of frontends +fcall, +fcall_ro, +function|list and +function|load: calls as scripts cost Redis "
+        "twice as much (REDIS_PACKAGING)"
     )
     return Finding(Level.WARNING, where, "functions", f"are not available: {refused[0][:200]}", remedy)
 

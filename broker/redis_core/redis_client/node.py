@@ -30,7 +30,15 @@ from broker.address import Address
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
 from broker.redis_core.redis_client.connections import Connections, Greet, Line, split_name
 from broker.redis_core.redis_client.failure_log import FailureLog
-from broker.redis_core.redis_client.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
+from broker.redis_core.redis_client.packages import (
+    Loads,
+    OtherCode,
+    Package,
+    Packages,
+    is_forbidden,
+    is_there,
+    is_unknown,
+)
 from broker.tasks import start
 
 log = structlog.get_logger()
@@ -76,6 +84,9 @@ _AWAY: Final = (
 
 _IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can't")
 """Errors when the user may not run a command within a script: before 7.2 they do not say which command."""
+
+_LOAD: Final = "|load'"
+"""How the name of a command that loads operations ends in a refusal."""
 
 ERRORS: Final = repeat(Exception)
 """For `map(isinstance, replies, ERRORS)`, which checks many replies at once."""
@@ -344,8 +355,7 @@ class RedisNode:
                     # Another connection has switched to scripts meanwhile.
                     await self._install(self._package or package, connection, ends)
                 elif self._other is not None and is_forbidden(error):
-                    await self._install(self._other, connection, ends)
-                    self._take_other(error)
+                    await self._install_other(self._other, error, connection, ends)
                 else:
                     raise
                 loads = self._loads
@@ -357,8 +367,12 @@ class RedisNode:
         self._load_failures.note_success()
         connection.loads = loads
 
-    def _take_other(self, why: ResponseError) -> None:
-        """Switch to scripts, which Redis has accepted, unless another connection has already done so."""
+    async def _install_other(self, other: Package, why: ResponseError, connection: Any, ends: float) -> None:
+        """Switch to scripts, unless another connection has already done so; where they are forbidden too, `why` says more."""
+        try:
+            await self._install(other, connection, ends)
+        except ResponseError as error:
+            raise (why if is_forbidden(error) else error) from None
         if self._other is None:
             return
         self._package, self._other = self._other, None
@@ -455,9 +469,12 @@ def _describe_rejected(error: Exception, place: str) -> Unsent:
             told = f"{SINGLE} at {place} has no memory left to load the operations: {remedy}"
             return Unloaded(named.detail, named.problem, told)
         case Forbidden() as named:
-            return Unloaded(named.detail, named.problem, str(named))
+            remedy = "; the first frontend of this version loads the operations" if _LOAD in named.detail else ""
+            return Unloaded(named.detail + remedy, named.problem, str(named) + remedy)
         case CoreUnavailable() as named:
             return Unsent(named.detail, named.problem, str(named))
+        case _ if isinstance(error, OtherCode):
+            return Unloaded(f"{SINGLE}: {error.fault}", told=f"{SINGLE} at {place}: {error}")
         case _:
             detail = "rejects the operations"
             remedy = "install stanzaq again, or set REDIS_PACKAGING"

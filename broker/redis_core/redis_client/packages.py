@@ -10,11 +10,11 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from broker.model.frozen import frozen
 from broker.scripts.packaging import InspectLibrary, Library, Script, inspection, library, script
-from broker.scripts.source import operations
+from broker.scripts.source import operation, operations
 from broker.settings import Packaging
 
 Words = Sequence[str]
@@ -22,6 +22,19 @@ Words = Sequence[str]
 _NOT_FOUND: Final = "Function not found"
 _EXISTS: Final = "already exists"
 _NO_SUCH_COMMAND: Final = "unknown command"
+
+
+class OtherCode(RedisError):  # noqa: N818  (as the model's)
+    """A library of the right name has other code, though the name has the code's digest: somebody has replaced it."""
+
+    def __init__(self, name: str) -> None:
+        """Say which library it is, and what to do."""
+        self.fault = f"the library {name} has other code than this version"
+        self.remedy = (
+            f"FUNCTION DELETE {name}, since frontends load their own again, and take +function|load from every user but"
+            " that of the frontends (ACL LIST)"
+        )
+        super().__init__(f"{self.fault}: {self.remedy}")
 
 
 class Loads(NamedTuple):
@@ -56,10 +69,10 @@ class Functions:
 
     @property
     def question(self) -> Sequence[Words]:
-        """Calling a missing function shows whether functions may be called."""
+        """Calling a missing function shows whether functions may be called, which those who only read do by FCALL_RO."""
         return (
             ("FUNCTION LIST", "LIBRARYNAME", self.library.name),
-            ("FCALL", f"{self.library.name}_", "0"),
+            ("FCALL_RO", f"{self.library.name}_", "0"),
             ("FUNCTION LIST", "LIBRARYNAME", self.inspection.name, "WITHCODE"),
         )
 
@@ -70,10 +83,12 @@ class Functions:
             raise listed
         if isinstance(called, Exception) and not is_unknown(called):
             raise called
+        if listed and _functions(listed) != {name for _command, name in self.commands.values()}:
+            raise OtherCode(self.library.name)
         replaced = [("FUNCTION LOAD", "REPLACE", self.inspection.text)]
         return Loads(
             () if listed else [("FUNCTION LOAD", self.library.text)],
-            replaced if self.inspection.replaces(_code(for_people)) else (),
+            replaced if self.inspection.replaces(library_code(for_people)) else (),
         )
 
 
@@ -110,22 +125,33 @@ class Packages:
     def of(cls, folder: Path, packaging: Packaging) -> Self:
         """Package the operations of a folder in the wanted way."""
         written = {name: script(folder, name) for name in operations(folder)}
-        scripts = Scripts(written, {name: ("EVALSHA", each.sha) for name, each in written.items()})
+        # So a user who may only read can run what only reads.
+        reads = {name for name in written if "no-writes" in operation(folder, name).flags}
+        scripts = Scripts(
+            written, {name: ("EVALSHA_RO" if name in reads else "EVALSHA", each.sha) for name, each in written.items()}
+        )
         if packaging is Packaging.SCRIPTS:
             return cls(scripts)
         whole = library(folder)
-        calls = {name: ("FCALL", whole.function(name)) for name in written}
+        calls = {name: ("FCALL_RO" if name in reads else "FCALL", whole.function(name)) for name in written}
         functions = Functions(whole, inspection(folder, installed_version("stanzaq")), calls)
         return cls(functions, scripts if packaging is Packaging.AUTO else None)
 
 
-def library_field(found: Any, field: bytes) -> bytes:
+def library_field(found: Any, field: bytes) -> Any:
     """Read a field of FUNCTION LIST: a map, or a list of names and values."""
-    return bytes(found[field] if isinstance(found, dict) else found[found.index(field) + 1])
+    return found[field] if isinstance(found, dict) else found[found.index(field) + 1]
 
 
-def _code(listed: Any) -> str:
+def library_code(listed: Any) -> str:
+    """Return the code of the library that FUNCTION LIST … WITHCODE lists; empty if there is none."""
     return "".join(library_field(found, b"library_code").decode() for found in listed)
+
+
+def _functions(listed: Any) -> set[str]:
+    return {
+        library_field(function, b"name").decode() for found in listed for function in library_field(found, b"functions")
+    }
 
 
 def is_unknown(reply: object) -> bool:
@@ -138,7 +164,7 @@ def is_there(reply: object) -> bool:
     return isinstance(reply, ResponseError) and _EXISTS in str(reply)
 
 
-def is_forbidden(error: Exception) -> bool:
+def is_forbidden(error: object) -> bool:
     """Return whether Redis has no functions, or forbids them to this user."""
     return isinstance(error, NoPermissionError) or (
         isinstance(error, ResponseError) and _NO_SUCH_COMMAND in str(error).lower()

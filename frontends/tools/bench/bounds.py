@@ -20,7 +20,7 @@ from rich.console import Console
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.tools.bench.core import Sink, settings
+from frontends.tools.bench.core import CALLS, Sink, settings
 from frontends.tools.bench.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
 from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.bench.scene import Play, Scene
@@ -225,7 +225,7 @@ class Gauge:
 
 def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
     """Return the µs of the longest function call in the slow log; raises if there is none."""
-    calls = [int(each["duration"]) for each in entries if each["command"].startswith(b"FCALL ")]
+    calls = [int(each["duration"]) for each in entries if each["command"].startswith((b"FCALL ", b"FCALL_RO "))]
     if not calls:
         msg = f"nothing was measured: of {len(entries)} entries of the slow log none is a call of a function"
         raise RuntimeError(msg)
@@ -243,9 +243,9 @@ class _Scripts:
 
 async def _scripts(client: "aioredis.Redis") -> _Scripts:
     found = await client.info("commandstats")
-    functions = found.get("cmdstat_fcall", {"calls": 0, "usec": 0})
+    functions = [found[name] for name in CALLS if name in found]
     commands = sum(each["calls"] for name, each in found.items() if name not in {"cmdstat_ping", "cmdstat_info"})
-    return _Scripts(functions["calls"], functions["usec"], commands)
+    return _Scripts(sum(each["calls"] for each in functions), sum(each["usec"] for each in functions), commands)
 
 
 async def _wait_until_quiet(client: "aioredis.Redis") -> _Scripts:

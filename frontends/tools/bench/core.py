@@ -37,6 +37,9 @@ BASE: Final = {
     "number": 0,
     "retry": "5000 20000 3",
 }
+CALLS: Final = tuple(f"cmdstat_{name}" for name in ("fcall", "fcall_ro", "evalsha", "evalsha_ro"))
+"""How `INFO commandstats` names the calls of operations."""
+
 _ALTERNATIONS: Final = 25
 """How often each side of a comparison is measured, alternating; the best counts."""
 
@@ -370,7 +373,7 @@ async def _server_us(client: "aioredis.Redis", step: Callable[[], Awaitable[None
 
 def micros(stats: Mapping[str, Any]) -> float:
     """Return the total time of all functions and scripts in µs, from `INFO commandstats`."""
-    return float(sum(stats[name]["usec"] for name in ("cmdstat_fcall", "cmdstat_evalsha") if name in stats))
+    return float(sum(stats[name]["usec"] for name in CALLS if name in stats))
 
 
 async def growth_waiting(server: Server, client: "aioredis.Redis", most: int) -> Row:

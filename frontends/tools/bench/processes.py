@@ -18,6 +18,7 @@ from typing import Any, Final
 import redis as blocking
 
 from frontends.tools.bench.batches import Batches
+from frontends.tools.bench.core import CALLS
 from frontends.tools.bench.load import WINDOW, Jobs
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.cluster import RedisCluster
@@ -136,7 +137,7 @@ def _calls(redises: Sequence[RedisServer]) -> int:
     for each in redises:
         with blocking.Redis.from_url(each.url) as client:
             stats: Any = client.info("commandstats")
-        calls += sum(stats[name]["calls"] for name in ("cmdstat_fcall", "cmdstat_evalsha") if name in stats)
+        calls += sum(stats[name]["calls"] for name in CALLS if name in stats)
     return calls
 
 
@@ -177,7 +178,7 @@ def count_calls(redises: Sequence[RedisServer]) -> Iterator[dict[str, tuple[int,
             client.config_set("slowlog-log-slower-than", -1)
             for entry in client.slowlog_get(_LOGGED):
                 words = entry["command"].split()
-                if words[0].upper() == b"FCALL":
+                if words[0].upper() in {b"FCALL", b"FCALL_RO"}:
                     name = words[1].decode().split("_", 2)[2]
                     count, us = found.get(name, (0, 0.0))
                     found[name] = (count + 1, us + entry["duration"])
