@@ -557,6 +557,10 @@ def escape(text: str) -> str:
     return text.translate(_ESCAPED)
 
 
+OLD_NODES: Final = "sq:{service}:names"
+"""Where stores from before the first format have the names of nodes: nobody writes it any more."""
+
+
 def format_found(noted: bytes | None, *, has_nodes: int) -> int:
     """Return the format of a store; nodes without a format number are older than all formats, so 0."""
     return int(noted or 0) if noted or has_nodes else FORMAT

@@ -23,7 +23,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Stage
-from broker.model.results import Refused, Result, RetractedBatch
+from broker.model.results import Refused, Result, RetractedBatch, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
@@ -85,7 +85,7 @@ class RedisCore:
         self.lost_replies = 0
         self.once_ms = int(settings.qos_window_seconds * 1000)
         self.retry = settings.retry
-        self.metrics = Metrics()
+        self.metrics = Metrics(door or "xmpp")
         self._server = Server.connect(
             settings.redis_url, lua_directory(), settings.redis_timeout, settings.redis_packaging
         )
@@ -134,7 +134,7 @@ class RedisCore:
         item_bytes = len(getattr(command, "envelope", b""))
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
-            self.count("refused")
+            self.metrics.refuse(_TOO_MUCH.problem.value, getattr(command, "node", ""))
             reply(_TOO_MUCH)
             return None
         self._waiting_bytes += size
@@ -168,7 +168,10 @@ class RedisCore:
         tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began
         tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1
-        if name := row.metric(result):
+        if isinstance(result, Refused | Unaffiliated):
+            problem = result.problem if isinstance(result, Refused) else Problem.NOT_ACCEPTABLE
+            self.metrics.refuse(problem.value, getattr(command, "node", ""))
+        elif name := row.metric(result):
             amount = len(result.ended) if isinstance(result, RetractedBatch) else 1
             tally.counts[name] += amount
             if name in REASONS:

@@ -4,7 +4,7 @@ import heapq
 import math
 import time
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
@@ -39,7 +39,6 @@ _COUNTERS = {
     "scheduled": "Items published by schedules",
     "schedule_missed": "Times of schedules at which nothing was published, because nobody could",
     "schedule_skipped": "Times of schedules at which nothing was published, because the last item was still there",
-    "refused": "Commands refused",
     "quota_refused": "Publishes refused because of a quota",
 }
 _GAUGES = {
@@ -64,6 +63,9 @@ _TOTALS = {
 
 MOST_NODES: Final = 1_000
 """Nodes with metrics of their own: each has a dozen series at each frontend, and three dozen more at those that served it."""
+
+MOST_REFUSED: Final = 5_000
+"""Pairs of a reason and a node with a series of their own."""
 
 REASONS: Final = {
     "acknowledged": "acknowledged",
@@ -124,12 +126,14 @@ class ServedNodes(dict[str, Served]):
 class Tally(Collector):
     """What the core counts for each command, as plain numbers: the library's own counters take a lock for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, door: str) -> None:
         """Start all at zero."""
+        self.door = door
         self.counts = dict.fromkeys(_COUNTERS, 0)
         self.commands = defaultdict[type, list[int]](lambda: [0] * len(BUCKETS))
         self.seconds = defaultdict[type, float](float)
         self.nodes = ServedNodes()
+        self.refused = Counter[tuple[str, str]]()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the counters and the histogram of commands."""
@@ -145,6 +149,14 @@ class Tally(Collector):
         for kind, numbers in self.commands.copy().items():
             family.add_metric([kind.__name__], _buckets(bounds, numbers), self.seconds[kind])
         yield family
+        refused = CounterMetricFamily(
+            "stanzaq_refused",
+            "Commands refused, by `reason` (as in the log), `door` and `node` (empty: of no node, or of one without metrics)",
+            labels=["reason", "door", "node"],
+        )
+        for (reason, node), count in self.refused.copy().items():
+            refused.add_metric([reason, self.door, node], count)
+        yield refused
         yield from _of_nodes(self.nodes.copy())
 
 
@@ -248,11 +260,11 @@ def _oldest(counted: Counted, seconds: float) -> float:
 class Metrics:
     """Counters of this process and gauges of every node, in a registry of their own."""
 
-    def __init__(self) -> None:
-        """Start all at zero."""
+    def __init__(self, door: str = "xmpp") -> None:
+        """Start all at zero, for a frontend at a door."""
         # It asks each collector for its names, and refuses one that another has.
         self.registry = CollectorRegistry(auto_describe=True)
-        self.tally, self._nodes = Tally(), NodeGauges()
+        self.tally, self._nodes = Tally(door), NodeGauges()
         self.registry.register(self.tally)
         self.registry.register(self._nodes)
         self.quotas = QuotaGauges()
@@ -265,11 +277,19 @@ class Metrics:
         """Set the gauges of a node."""
         self._nodes.measured[node] = counted, time.monotonic()
 
+    def refuse(self, reason: str, node: str) -> None:
+        """Count a refused command; a node is named if it has been measured: other names are those that clients think of."""
+        refused = self.tally.refused
+        known = node in self._nodes.measured and (len(refused) < MOST_REFUSED or (reason, node) in refused)
+        refused[reason, node if known else ""] += 1
+
     def keep(self, nodes: AbstractSet[str]) -> None:
         """Drop the metrics of all other nodes, which are deleted."""
         for kept in (self._nodes.measured, self.tally.nodes):
             for gone in kept.keys() - nodes - {""}:
                 del kept[gone]
+        for key in [key for key in self.tally.refused if key[1] not in nodes and key[1]]:
+            del self.tally.refused[key]
 
     @property
     def measured(self) -> KeysView[str]:

@@ -139,7 +139,8 @@ class House:
                 case Kind.SENTINELS:
                     # As docs/operations.md says for installations that must not lose a second: sentinels may replace a
                     # live master.
-                    store = stack.enter_context(RedisSentinels(options={"min-replicas-to-write": "1"}))
+                    promised = {"min-replicas-to-write": "1", "min-replicas-max-lag": "1"}
+                    store = stack.enter_context(RedisSentinels(options=promised))
             ejabberd = stack.enter_context(Ejabberd())
             disturbed = lossy.url if lossy else store.url
             frontends = [

@@ -8,10 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import redis
@@ -204,6 +204,99 @@ async def test_memory(house: House) -> None:
     assert answer == "wait resource-constraint"
     await asyncio.to_thread(house.desk.follow, "Redis near its memory")
     assert (await house.owner.publish("jobs", payload=payload)).error == ""
+
+
+async def test_a_full_node(house: House) -> None:
+    """Publishes to a full node are refused and counted by its name; the page's last command lets them continue."""
+    await declared(house.owner)
+    desk = house.desk
+    await asyncio.to_thread(desk._run, "stanzaq node configure jobs max_items=3")
+    answers = [(await house.owner.publish("jobs", f"i{number}")).error for number in range(5)]
+    assert answers == [""] * 3 + ["wait conflict node-full"] * 2
+    await asyncio.to_thread(desk.follow, "A node is full")
+    assert (await house.owner.publish("jobs", "more")).error == ""
+    told = "".join([await asyncio.to_thread(each.metrics) for each in house.frontends])
+    assert re.search(r'stanzaq_refused_total\{door="xmpp",node="(?:jobs)?",reason="node-full"\} [12]', told), told
+
+
+async def until(publish: Callable[[], Awaitable[str]], answer: str) -> None:
+    """Publish until the answer is this one."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await publish() != answer:  # noqa: ASYNC110  (another frontend decides)
+            await asyncio.sleep(0.1)
+
+
+async def test_a_quota(house: House) -> None:
+    """An owner has used up its quota: the page finds it, and its last command raises it."""
+    await declared(house.owner)
+    desk = house.desk
+    desk.words = {"alice@example.org": house.owner.bare, **desk.words}
+    await asyncio.to_thread(desk._run, f"stanzaq quota set {house.owner.bare} items=2")
+
+    async def publish() -> str:
+        return (await house.owner.publish("jobs")).error
+
+    # It holds everywhere within three seconds, and what is deleted is found by the next measurement.
+    await until(publish, "wait resource-constraint quota-exceeded")
+    await house.owner.owner("<purge node='jobs'/>")
+    for _ in range(2):
+        await until(publish, "")
+    await asyncio.to_thread(desk.follow, "A quota is used up")
+
+
+@pytest.mark.parametrize("house", [{"enable-protected-configs": "yes"}], indirect=True)
+async def test_a_full_disk(house: House, tmp_path: Path) -> None:
+    """Redis cannot write a snapshot: doctor says so, and the page what to do."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with redis.Redis.from_url(house.desk.redis.url, decode_responses=True) as client:
+        client.config_set("dir", str(gone))
+        gone.rmdir()
+        client.bgsave()
+        await eventually(
+            lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "the snapshot was written"
+        )
+        await asyncio.to_thread(house.desk.follow, "The disk of Redis is full")
+
+
+async def test_a_slow_redis(house: House) -> None:
+    """Redis answers late: doctor says how late, and what to look for."""
+    with redis.Redis.from_url(house.desk.redis.url) as client:
+        slow = True
+
+        def pause() -> None:
+            while slow:
+                client.execute_command("CLIENT PAUSE", 60, "ALL")
+
+        pausing = asyncio.create_task(asyncio.to_thread(pause))
+        try:
+            await asyncio.to_thread(house.desk.follow, "Redis is slow")
+        finally:
+            slow = False
+            await pausing
+
+
+async def test_clocks(house: House) -> None:
+    """Doctor compares the clock of Redis with its own."""
+    await asyncio.to_thread(house.desk.follow, "The clocks differ")
+
+
+async def test_another_library(house: House) -> None:
+    """Somebody has replaced the functions: doctor names the library, and frontends load their own once it is deleted."""
+    with redis.Redis.from_url(house.desk.redis.url, decode_responses=True) as client:
+        names = [each["library_name"] for each in map(as_map, client.function_list())]
+        (name,) = (each for each in names if re.fullmatch("stanzaq_[0-9a-f]+", each))
+        client.function_load(
+            f"#!lua name={name}\nredis.register_function('{name}_x', function() return 1 end)", replace=True
+        )
+        await asyncio.to_thread(house.desk.follow, "The library in Redis is another one")
+        client.function_delete(name)
+        await declared(house.owner)
+
+
+def as_map(found: Any) -> dict[str, Any]:  # noqa: ANN401  (what Redis answers)
+    """Return a list of names and values as a map."""
+    return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 
 
 async def test_frontend_hangs(house: House) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_bina
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.doors.frontend import ALICE, HASH
 from tests.operations import as_user, make_user
+from tests.waiting import PATIENCE_SECONDS
 
 GOOD = {"appendonly": "yes", "maxmemory": "256mb"}
 
@@ -74,7 +77,11 @@ def test_as_it_should_be() -> None:
             "functions",
             "format",
             "answers in",
+            "disk",
+            "clocks",
         } == found.keys()
+        # The disk of this machine may be full.
+        assert "are free" in found.pop("disk")["found"]
         del found["answers in"]
         assert {one["level"] for one in found.values()} == {"fine"} and not any(one["remedy"] for one in found.values())
         assert found["persistence"]["found"] == "append-only file, appendfsync everysec"
@@ -113,6 +120,43 @@ def test_evicts() -> None:
         assert (
             "noeviction" in found["maxmemory-policy"]["remedy"] and "appendonly yes" in found["persistence"]["remedy"]
         )
+
+
+def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
+    """A snapshot that failed is a problem, whether there is an append-only file or not."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    options = {**GOOD, "enable-protected-configs": "yes"}
+    with RedisServer(options=options) as server, redis.Redis.from_url(server.url, decode_responses=True) as client:
+        client.config_set("dir", str(gone))
+        gone.rmdir()
+        client.bgsave()
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while client.info("persistence")["rdb_last_bgsave_status"] == "ok":
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        found = examined(server.url, 1)["persistence"]
+        assert (found["level"], found["found"]) == ("problem", "failed: the last snapshot") and "MISCONF" in found[
+            "remedy"
+        ]
+
+
+def test_a_master_that_is_cut_off() -> None:
+    """Where writes need a replica, one that was heard ten seconds ago is none."""
+    with RedisServer(options={**GOOD, "min-replicas-to-write": "1"}, port=0) as master:
+        late = examined(master.url, 0)["role"]
+        assert late["level"] == "warning" and "min-replicas-max-lag 1" in late["remedy"]
+        command(master, "CONFIG", "SET", "min-replicas-max-lag", "1")
+        assert examined(master.url, 0)["role"]["level"] == "fine"
+
+
+async def test_a_wrong_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a single master is compared with this machine's."""
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() - 5)
+    with RedisServer(options=GOOD) as server:
+        (found,) = [each for each in await diagnostics.examine(server.url, 5.0) if each.what == "clocks"]
+        assert found.level is Level.WARNING and re.match("[45]... ms apart", found.found) and "NTP" in found.remedy
 
 
 def test_replica_and_nobody() -> None:

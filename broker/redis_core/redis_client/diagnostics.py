@@ -5,6 +5,7 @@ Reads only. Of the queue's own data it knows only the format.
 
 import asyncio
 import re
+import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +30,15 @@ _PINGS: Final = 50
 _SLOW_MS: Final = 10.0
 _FULL: Final = 0.8
 _CLOCKS_APART_MS: Final = 1_000
+_DISK: Final = 0.1
+"""The share of a disk that should be free, if that is more than the data need twice."""
+
+_WRITES: Final = {
+    "aof_last_write_status": "the last write of the append-only file",
+    "aof_last_bgrewrite_status": "the last rewrite of it",
+    "rdb_last_bgsave_status": "the last snapshot",
+}
+"""Fields of INFO that say whether Redis can write, and what each is about."""
 _KEEPS: Final = "noeviction"
 
 
@@ -102,6 +112,7 @@ async def _examine(where: str, master: RedisNode) -> list[Finding]:
     try:
         info = await _info(master)
         policy = await _config(master, "CONFIG GET", "appendfsync")
+        lag = await _config(master, "CONFIG GET", "min-replicas-max-lag")
         quick = await _latency(where, master)
     except CoreUnavailable as error:
         return [_describe_unreached(where, error)]
@@ -113,7 +124,8 @@ async def _examine(where: str, master: RedisNode) -> list[Finding]:
         _eviction(where, info),
         _memory(where, info),
         _persistence(where, info, policy),
-        _replicas(where, info),
+        *_disk(where, info),
+        _replicas(where, info, await _config(master, "CONFIG GET", "min-replicas-to-write"), lag),
         await _functions(where, master),
         *await _format(where, master),
         quick,
@@ -128,7 +140,7 @@ def _describe_unreached(where: str, error: CoreUnavailable) -> Finding:
 async def _format(where: str, master: RedisNode) -> list[Finding]:
     """Check the format of the store; one master of a cluster has it, and a user may not be allowed to read it."""
     store, names = keys.of_service("store"), keys.of_service("all_nodes")
-    said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names)])
+    said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names, keys.OLD_NODES)])
     if isinstance(said, Exception) or isinstance(exists, Exception):
         return []
     found = keys.format_found(said, has_nodes=exists)
@@ -187,23 +199,47 @@ def _mib(count: int) -> str:
 
 
 def _persistence(where: str, info: Mapping[str, str], policy: str) -> Finding:
+    failed = [what for field, what in _WRITES.items() if info.get(field, "ok") != "ok"]
+    if failed:
+        remedy = (
+            "make room on the disk and look at the log of Redis: until it can write, it refuses changes (MISCONF), or ends,"
+            " with appendfsync always"
+        )
+        return Finding(Level.PROBLEM, where, "persistence", f"failed: {', '.join(failed)}", remedy)
     if info.get("aof_enabled") != "1":
         remedy = "CONFIG SET appendonly yes: what was answered is lost when Redis restarts"
         return Finding(Level.WARNING, where, "persistence", "no append-only file", remedy)
-    if info.get("aof_last_write_status", "ok") != "ok":
-        remedy = "look at the disk and at the log of Redis: nothing is written until it can be"
-        return Finding(Level.PROBLEM, where, "persistence", "the last write failed", remedy)
     if policy == "no":
         remedy = "CONFIG SET appendfsync everysec, or always: the system decides when anything is on disk"
         return Finding(Level.WARNING, where, "persistence", "append-only file, never flushed", remedy)
     return Finding(Level.FINE, where, "persistence", f"append-only file, appendfsync {policy or 'not reported'}")
 
 
-def _replicas(where: str, info: Mapping[str, str]) -> Finding:
+def _disk(where: str, info: Mapping[str, str]) -> list[Finding]:
+    """Check the room on the disk of a Redis on this machine; of another one nothing is known here."""
+    try:
+        # Redis works in the directory of its files.
+        usage = shutil.disk_usage(f"/proc/{int(info['process_id'])}/cwd")
+    except (KeyError, ValueError, OSError):
+        return []
+    needed = max(2 * int(info.get("used_memory", 0)), int(_DISK * usage.total))
+    found = f"{_mib(usage.free)} of {_mib(usage.total)} are free"
+    if usage.free >= needed:
+        return [Finding(Level.FINE, where, "disk", found)]
+    remedy = (
+        "make room: a rewrite of the append-only file needs as much again, and a Redis that cannot write serves nobody"
+    )
+    return [Finding(Level.WARNING, where, "disk", found, remedy)]
+
+
+def _replicas(where: str, info: Mapping[str, str], needed: str, lag: str) -> Finding:
     found = f"{info.get('role', '?')}, {info.get('connected_slaves', '0')} replicas"
     if info.get("role") != "master":
         remedy = "name the master: only it takes writes (redis+sentinel:// finds it)"
         return Finding(Level.PROBLEM, where, "role", found, remedy)
+    if needed.isdigit() and int(needed) and lag.isdigit() and int(lag) > 1:
+        remedy = "CONFIG SET min-replicas-max-lag 1: for so many seconds a master that is cut off accepts writes, which are lost"
+        return Finding(Level.WARNING, where, "role", f"{found}, min-replicas-max-lag {lag}", remedy)
     return Finding(Level.FINE, where, "role", found)
 
 
@@ -253,12 +289,14 @@ async def _latency(where: str, master: RedisNode) -> Finding:
 
 
 async def _clocks(masters: Mapping[str, RedisNode]) -> list[Finding]:
-    """Compare the clocks of several masters: locks and delays depend on them."""
-    if len(masters) == 1:
-        return []
+    """Compare the clocks of the masters with each other, and with this machine's: locks and delays depend on them."""
     times: Sequence[Any] = await asyncio.gather(*(master.send([("TIME",)]) for master in masters.values()))
     reported = [int(reply[0]) * 1000 + int(reply[1]) // 1000 for (reply,) in times if isinstance(reply, list)]
-    apart = max(reported) - min(reported) if reported else 0
+    reported.append(int(time.time() * 1000))
+    apart = max(reported) - min(reported)
     if apart < _CLOCKS_APART_MS:
-        return [Finding(Level.FINE, "all", "clocks", f"within {_CLOCKS_APART_MS} ms")]
-    return [Finding(Level.WARNING, "all", "clocks", f"{apart} ms apart", "run NTP on all of them")]
+        return [Finding(Level.FINE, "all", "clocks", f"within {_CLOCKS_APART_MS} ms, as this machine's")]
+    remedy = (
+        "run NTP on all of them, and here: times that publishers and schedules name are compared with Redis's clock"
+    )
+    return [Finding(Level.WARNING, "all", "clocks", f"{apart} ms apart, this machine's among them", remedy)]

@@ -85,6 +85,9 @@ _AWAY: Final = (
 _IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can't")
 """Errors when the user may not run a command within a script: before 7.2 they do not say which command."""
 
+_TOLD: Final = 500
+"""Characters of an error of Redis that are told: its longest sentences end with what to do."""
+
 _LOAD: Final = "|load'"
 """How the name of a command that loads operations ends in a refusal."""
 
@@ -112,10 +115,10 @@ def fault(error: Exception, place: str = "") -> Exception:
     if isinstance(error, NoPermissionError) or str(error).removeprefix("ERR ").startswith(_IN_SCRIPT):
         return _forbidden(str(error), named)
     if isinstance(error, ResponseError) and code in _AWAY:
-        return CoreUnavailable(f"Redis cannot serve now: {code} {str(error).removeprefix(code)[:80].strip()}")
+        return CoreUnavailable(f"Redis cannot serve now: {code} {str(error).removeprefix(code)[:_TOLD].strip()}")
     if isinstance(error, RedisError):
         # Redis names file and line as the script's sha and a line of the expanded text.
-        return ScriptDefect(str(error)[:500])
+        return ScriptDefect(str(error)[:_TOLD])
     return error
 
 
@@ -157,7 +160,7 @@ def _reason(error: BaseException) -> str:
                 return "no such socket"
             case InvalidResponse():
                 return "the server is not a Redis"
-    return str(error).rstrip(".")[:100]
+    return str(error).rstrip(".")[:_TOLD]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -21,7 +21,6 @@ from broker.model.results import (
     Result,
     Retracted,
     RetractedBatch,
-    Unaffiliated,
     Unlocked,
 )
 from broker.redis_core.commands import admin_parts, credit, dependency_parts, internal, schedule_parts
@@ -56,20 +55,16 @@ Handler = Callable[[Any], Coroutine[Any, Any, Result]]
 """Carries out a command that needs more than one script."""
 
 
-def _metric_of_refusal(result: Result) -> str | None:
-    return "refused" if isinstance(result, Refused | Unaffiliated) else None
-
-
 def _metric_of_publish(result: Result) -> str | None:
     match result:
         case Published(duplicate=duplicate):
             return "duplicates" if duplicate else "published"
-    return _metric_of_refusal(result)
+    return None
 
 
 def _metric_of_redemption(result: Result) -> str | None:
     # A first redemption is counted by the publish that it causes.
-    return "duplicates" if isinstance(result, Published) and result.duplicate else _metric_of_refusal(result)
+    return "duplicates" if isinstance(result, Published) and result.duplicate else None
 
 
 def _metric_of_retract(result: Result) -> str | None:
@@ -77,19 +72,19 @@ def _metric_of_retract(result: Result) -> str | None:
         case (Retracted() as first) | RetractedBatch((first, *_)):
             # Without a holder it was waiting, and is deleted.
             return None if first.replayed else "acknowledged" if first.holder else "cancelled"
-    return _metric_of_refusal(result)
+    return None
 
 
 def _metric_of_cancel(result: Result) -> str | None:
-    return "cancelled" if isinstance(result, Cancelled) and not result.replayed else _metric_of_refusal(result)
+    return "cancelled" if isinstance(result, Cancelled) and not result.replayed else None
 
 
 def _metric_of_unlock(result: Result) -> str | None:
-    return "released" if isinstance(result, Unlocked) and not result.replayed else _metric_of_refusal(result)
+    return "released" if isinstance(result, Unlocked) and not result.replayed else None
 
 
 def _metric_of_bounce(result: Result) -> str | None:
-    return "bounced" if isinstance(result, Done) else _metric_of_refusal(result)
+    return "bounced" if isinstance(result, Done) else None
 
 
 class NamesPartition(Protocol):
@@ -201,8 +196,8 @@ class Row:
     hands_out: bool = False
     """It is not batched and hands out items: if more could be handed out, the partition is swept again."""
 
-    metric: Callable[[Result], str | None] = _metric_of_refusal
-    """The counter that its outcome adds to; None for none."""
+    metric: Callable[[Result], str | None] = lambda _result: None
+    """The counter that its outcome adds to; None for none, as for a refusal, which the core counts by its reason."""
 
 
 ROWS: Final[Mapping[type, Row]] = {

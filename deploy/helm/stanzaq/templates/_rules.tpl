@@ -51,6 +51,41 @@
   annotations:
     summary: '{{ `A Redis master has used {{ $value | humanizePercentage }} of its maxmemory` }}'
     description: Publishers are refused when it is full; let workers drain the queue, or give Redis more memory.
+- alert: StanzaqNodeFull
+  expr: {{ printf "sum by (node) (rate(stanzaq_refused_total{%s,reason=\"node-full\"}[5m])) > 0" $series | quote }}
+  for: 5m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $labels.node }} is full: publishes are refused` }}'
+    description: Add workers, or raise its pubsub#max_items.
+- alert: StanzaqQuotaUsedUp
+  expr: {{ printf "sum(rate(stanzaq_quota_refused_total{%s}[5m])) > 0" $series | quote }}
+  for: 5m
+  labels: {severity: warning}
+  annotations:
+    summary: An owner or a domain has used up its quota, and publishes are refused
+    description: stanzaq quota list says whose; raise it, or let workers catch up.
+- alert: StanzaqRedisRefuses
+  expr: {{ printf "sum(rate(stanzaq_refused_total{%s,reason=\"unavailable\"}[5m])) > 0" $series | quote }}
+  for: 5m
+  labels: {severity: critical}
+  annotations:
+    summary: Redis is away, does not answer in time, or cannot write
+    description: stanzaq doctor says which; with a full disk (MISCONF) it refuses changes, or ends with appendfsync always.
+- alert: StanzaqRedisSlow
+  expr: {{ printf "1 - sum(rate(stanzaq_command_seconds_bucket{%s,command=\"Publish\",le=\"0.25\"}[5m])) / sum(rate(stanzaq_command_seconds_count{%s,command=\"Publish\"}[5m])) > 0.5" $series $series | quote }}
+  for: 10m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $value | humanizePercentage }} of the publishes take longer than 0.25 s` }}'
+    description: stanzaq doctor says how fast Redis answers, and what to look for.
+- alert: StanzaqFailedLogins
+  expr: {{ printf "sum by (door) (rate(stanzaq_failed_logins_total{%s}[5m])) > 1" $series | quote }}
+  for: 10m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $value | humanize }} logins a second fail at the door {{ $labels.door }}` }}'
+    description: The log names accounts and addresses; somebody guesses, or has an old password.
 {{- with $limits.objective }}
 {{- $own := printf "%s,node=~%s" $series (quote .nodes) }}
 {{- range $window := list "5m" "30m" "1h" "2h" "6h" "1d" "3d" }}
