@@ -1,6 +1,10 @@
 """Addresses to listen on or to connect to, as settings write them. Must not know any setting."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+NO_NAME: Final = "?"
+"""The host of a node of a cluster that prefers host names, if the node has none."""
 
 
 class Address(NamedTuple):
@@ -23,3 +27,13 @@ def read_address(value: object) -> object:
         msg = f"{value[:80]!r} is not HOST:PORT"
         raise ValueError(msg)
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def read_node(node: Sequence[Any], asked: str) -> Address:
+    """Read the address of a cluster's node from CLUSTER SLOTS; without a host it is the host that was asked."""
+    host, port, *_id = node
+    if host and host.decode() == NO_NAME:
+        # Its other addresses are beside it: a map, or a list of names and values.
+        others = node[3] if isinstance(node[3], dict) else dict(zip(node[3][::2], node[3][1::2], strict=True))
+        host = others.get(b"ip")
+    return Address(host.decode() if host else asked, int(port))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker.address import Address, read_address
@@ -23,13 +23,14 @@ from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings
 from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
 from broker.model.options import AccessModel, NodeConfig
-from broker.redis_url import check_url, read_url
+from broker.redis_url import add_sentinel_login, check_url, read_url
 
 PREFIX: Final = "STANZAQ_"
 
+_ONE_LINE: Final = ("redis_url", "redis_sentinel_username", "redis_sentinel_password", "xmpp_secret")
+
 _SECRETS: Final = (
-    "redis_url",
-    "xmpp_secret",
+    *_ONE_LINE,
     "http_passwords",
     "http_jwt_keys",
     "amqp_passwords",
@@ -113,12 +114,23 @@ class Packaging(StrEnum):
     SCRIPTS = "scripts"
 
 
+def _add_sentinel_login(url: str, info: ValidationInfo) -> str:
+    username, password = info.data.get("redis_sentinel_username", ""), info.data.get("redis_sentinel_password")
+    return add_sentinel_login(url, username=username, password=password.get_secret_value() if password else "")
+
+
 class RedisSettings(BaseSettings):
     """Redis and its options: all settings of commands that only inspect it."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    redis_url: Annotated[str, BeforeValidator(check_url)] = Field(
+    redis_sentinel_username: str = Field(
+        default="", description="the user for the sentinels of redis+sentinel://; not set: their default user"
+    )
+    redis_sentinel_password: SecretStr = Field(
+        default=SecretStr(""), description="the password for the sentinels; not set: they require none"
+    )
+    redis_url: Annotated[str, BeforeValidator(check_url), AfterValidator(_add_sentinel_login)] = Field(
         default="redis://127.0.0.1:6379/0",
         repr=False,
         description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0;"
@@ -279,11 +291,13 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that must never be shown: secret, hashes, shared keys, and Redis's password, plain and URL-encoded."""
+        """Values that must never be shown: secret, hashes, keys; passwords of Redis and sentinels, plain and URL-encoded."""
         url = "" if self.redis_url.startswith("embedded:") else self.redis_url
-        password = str(read_url(url).options.get("password") or "") if url else ""
+        read = [read_url(url).options, read_url(url).sentinel_options] if url else []
+        passwords = [str(options.get("password") or "") for options in read]
         hashes = (line.rpartition(":")[2] for line in self.http_passwords.get_secret_value().split())
-        return self.xmpp_secret.get_secret_value(), password, quote(password, safe=""), *hashes, *self.amqp_secrets
+        encoded = (quote(each, safe="") for each in passwords)
+        return self.xmpp_secret.get_secret_value(), *passwords, *encoded, *hashes, *self.amqp_secrets
 
     def xmpp_context(self) -> ssl.SSLContext | None:
         """Return what TLS to the XMPP server needs, None without TLS; raises OSError for authorities that cannot be read."""
@@ -389,12 +403,26 @@ def _read_given(config: Path | None) -> dict[str, Any]:
 
 def _read(kind: type[_Kind], given: dict[str, Any]) -> _Kind:
     """Make settings of what files give, over which the environment wins; raises SettingsError."""
+    values = {**given, **EnvSettingsSource(kind)()}
+    if stray := [_sentence((name,), "", fault) for name in _SECRETS if (fault := _stray(name, values.get(name)))]:
+        raise SettingsError(*stray)
     try:
-        return kind(**{**given, **EnvSettingsSource(kind)()})
+        return kind(**values)
     except ValidationError as fault:
         raise SettingsError(
             *(_sentence(error["loc"], error["type"], error["msg"]) for error in fault.errors())
         ) from None
+
+
+def _stray(name: str, value: object) -> str:
+    """Say what an editor or a shell has left at an end of a secret, if it has."""
+    if not isinstance(value, str):
+        return ""
+    if value.startswith("\ufeff"):
+        return "it begins with a byte order mark (BOM), which is no part of it: save it as UTF-8 without one"
+    if name in _ONE_LINE and value != value.strip():
+        return "it begins or ends with a blank: remove that, or write it in a URL as %20"
+    return ""
 
 
 def _file(config: Path) -> dict[str, Any]:

@@ -12,6 +12,9 @@ _USER: Final = re.compile(r"^ACL SETUSER (\S+) (.+?)(?: +#.*)?$", re.MULTILINE)
 USERS: Final = {name: rules.split() for name, rules in _USER.findall(PAGE)}
 """The users of Redis that the page creates, and their permissions."""
 
+WITH_SENTINELS: Final = ("+role",)
+"""What the page adds for users of a Redis with sentinels."""
+
 PASSWORD: Final = "PASSWORD"
 """The page's placeholder for each password."""
 

@@ -298,7 +298,7 @@ def test_a_replica_that_is_away() -> None:
     ("url", "line"),
     [
         ("redis+cluster://127.0.0.1:1,127.0.0.1:2", "Redis at 127.0.0.1:2 cannot be reached"),
-        ("redis+sentinel://127.0.0.1:1/stanzaq", "Redis at 127.0.0.1:1 cannot be reached"),
+        ("redis+sentinel://127.0.0.1:1/stanzaq", "the sentinel at 127.0.0.1:1 cannot be reached"),
         ("embedded://", "the url of Redis: "),
     ],
 )

@@ -16,11 +16,12 @@ from redis.crc import key_slot
 
 from broker import codec, keys
 from broker.address import Address
-from broker.model.commands import Browse, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.analytics.source.servers import Servers
+from broker.model.commands import Browse, Configure, Declare, Describe, Publish, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Browsed, Counted, Declared, Done, Published, Refused, Retracted
+from broker.model.results import Browsed, Counted, Declared, Described, Done, Published, Refused, Retracted
 from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
@@ -256,11 +257,11 @@ async def test_a_lost_reply(
     """A script whose reply is lost ran once, whatever redirections and repeats commands that did not run get."""
     owner = next(iter(redis_cluster.masters()))
 
-    def reached(node: list[Any], _asked: Address) -> Address:
+    def reached(node: list[Any], _asked: str) -> Address:
         return Address("127.0.0.1", network.port if node[1] == owner.port else node[1])
 
     async with LossyNetwork(str(owner.socket)) as network:
-        monkeypatch.setattr(cluster, "_address", reached)
+        monkeypatch.setattr(cluster, "read_node", reached)
         core, door = await make_core(redis_timeout=1.0)
         name = await declared_at(core, redis_cluster, owner)
         await core.ask(Subscribe(name, W1, W1, 10))
@@ -298,6 +299,31 @@ async def test_dead_seeds(make_core: MakeCore, redis_cluster: RedisCluster, dead
     async with asyncio.timeout(20):
         core, _ = await make_core(url, redis_timeout=60.0)
         assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
+
+
+@pytest.fixture(params=["hostname", "unknown-endpoint"])
+def nameless(redis_cluster: RedisCluster, make_core: MakeCore, request: pytest.FixtureRequest) -> Iterator[MakeCore]:
+    """Have the nodes prefer a name that they lack, so that they name `?` or nothing."""
+    for kind in (request.param, "ip"):
+        for each in redis_cluster.nodes:
+            redis_cluster.ask(each, "CONFIG", "SET", "cluster-preferred-endpoint-type", kind)
+        if kind != "ip":
+            yield make_core
+
+
+async def test_nodes_without_names(nameless: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """Masters that have no host name are found by the address beside it, or by the one that was asked, also after MOVED."""
+    core, _ = await nameless()
+    for each in redis_cluster.masters():
+        await declared_at(core, redis_cluster, each)
+    masters = {("127.0.0.1", each.port) for each in redis_cluster.masters()}
+    assert {(each.host, each.port) for each in Servers(redis_cluster.url).processes()} == masters
+    assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
+    slot = slot_of_line(("GET", keys.of_node("node", node)))
+    owner = redis_cluster.owner(slot)
+    for target in (next(each for each in redis_cluster.masters() if each is not owner), owner):
+        await away(redis_cluster.move, slot, target)
+        assert isinstance(await core.ask(Describe(node, ALICE, as_owner=True)), Described)
 
 
 async def test_no_cluster(store: Store) -> None:

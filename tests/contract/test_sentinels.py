@@ -1,11 +1,17 @@
 """The core on a Redis with sentinels: masters that die, and former masters that come back."""
 
 import asyncio
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
+from pydantic import SecretStr
 
 from broker import codec, keys
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.servers import Servers
 from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe
 from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
@@ -13,9 +19,13 @@ from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, Published, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
+from broker.settings import CommandSettings
+from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.conftest import MakeCore, Store
+from tests.operations import PASSWORD, WITH_SENTINELS, as_user, make_user
 
 pytestmark = pytest.mark.parametrize("store", ["sentinels"], indirect=True)
 
@@ -85,6 +95,58 @@ async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSenti
     log = keys.of_partition("log", Partition(node, record.incarnation))
     assert redis_sentinels.ask(new, "XLEN", log) == 1
     await asyncio.to_thread(redis_sentinels.wait_until_well)
+
+
+@pytest.fixture
+def guarded_master(redis_sentinels: RedisSentinels, store: Store) -> Iterator[RedisServer]:
+    """Give the sentinels a user and a password of their own; return the master, which has other ones."""
+    assert store.url == redis_sentinels.url
+    master = redis_sentinels.master()
+    make_user(master.url, "stanzaq", *WITH_SENTINELS)
+    for sentinel in redis_sentinels.sentinels:
+        redis_sentinels.ask(sentinel, "ACL", "SETUSER", "watcher", "reset", "on", ">of/sentinels", "+sentinel")
+        redis_sentinels.ask(sentinel, "ACL", "SETUSER", "default", "resetpass", ">of/sentinels")
+    yield master
+    for sentinel in redis_sentinels.sentinels:
+        with redis.Redis.from_url(sentinel.url, password="of/sentinels") as client:
+            client.execute_command("ACL", "SETUSER", "default", "nopass")
+            client.execute_command("ACL", "DELUSER", "watcher")
+    redis_sentinels.ask(master, "ACL", "DELUSER", "stanzaq")
+    redis_sentinels.wait_until_well()
+
+
+async def reached(settings: CommandSettings) -> str:
+    """Return why a core does not reach Redis; empty if it does."""
+    core = RedisCore(settings, None)
+    try:
+        await core.reach()
+    except CoreUnavailable as error:
+        return str(error)
+    finally:
+        await core.stop()
+    return ""
+
+
+async def test_passwords(guarded_master: RedisServer, store: Store) -> None:
+    """Sentinels are asked with their own user and password, and the master with its own; an error says which refuses what."""
+    url = as_user(store.url, "stanzaq")
+    password = SecretStr("of/sentinels")
+    for user in ("", "watcher"):
+        given = CommandSettings(redis_url=url, redis_sentinel_username=user, redis_sentinel_password=password)
+        assert await reached(given) == ""
+    both = f"{url}?sentinel_username=watcher&sentinel_password=of%2Fsentinels"
+    assert await reached(CommandSettings(redis_url=both)) == ""
+    assert [each.level for each in await examine(both, 2.0) if each.what == "role"] == [Level.FINE]
+    assert len(Servers(both).processes()) == 1
+    for wrong in (url, f"{url}?sentinel_password=other", f"{store.url}?sentinel_username=watcher"):
+        said = await reached(CommandSettings(redis_url=wrong))
+        assert re.search(
+            r"the sentinel at 127\.0\.0\.1:\d+ refuses the user or password of REDIS_SENTINEL_PASSWORD$", said
+        ), said
+        with pytest.raises(Unreadable, match=r"^the sentinel at "):
+            Servers(wrong).processes()
+    said = await reached(CommandSettings(redis_url=both.replace(PASSWORD, "other", 1)))
+    assert said == f"Redis at 127.0.0.1:{guarded_master.port} refuses the user or password of REDIS_URL"
 
 
 async def test_unknown_service(store: Store) -> None:

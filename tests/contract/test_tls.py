@@ -155,7 +155,7 @@ async def test_nobody_is_trusted_by_chance(server: Secure, authority: Authority,
     at = f"rediss://127.0.0.1:{server.tls_port}/0"
     for url in (at, at + options(other)):
         said = await refusal(url)
-        assert "certificate of Redis is not trusted" in said and "ssl_ca_certs" in said
+        assert f"certificate of Redis at 127.0.0.1:{server.tls_port} is not trusted" in said and "ssl_ca_certs" in said
         (finding,) = await examine(url, 2.0)
         assert finding.level is Level.PROBLEM and finding.found == said
         servers = Servers(url)
@@ -171,7 +171,8 @@ async def test_certificate_of_a_client(careful: Secure, authority: Authority, ot
     for url in (at + options(authority), at + options(authority, other)):
         # Redis refuses after the client's part of the handshake (TLS 1.3) and hangs up: its message may be lost.
         said = await refusal(url)
-        assert said.startswith(("TLS with Redis fails (", f"Redis at 127.0.0.1:{careful.tls_port} cannot be reached: "))
+        named = f"Redis at 127.0.0.1:{careful.tls_port}"
+        assert said.startswith((f"TLS with {named} fails (", f"{named} cannot be reached: "))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ async def test_other_refusals(server: Secure) -> None:
             == f"Redis at 127.0.0.1:{plain.port} did not answer in time"
         )
         said = await refusal(f"redis://stanzaq:mellon@127.0.0.1:{plain.port}/0")
-        assert said == "Redis refuses the user or password of REDIS_URL"
+        assert said == f"Redis at 127.0.0.1:{plain.port} refuses the user or password of REDIS_URL"
     assert "mellon" not in await refusal(f"redis://stanzaq:mellon@127.0.0.1:{server.tls_port}/0")
 
 

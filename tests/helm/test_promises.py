@@ -366,6 +366,7 @@ def test_redis_over_tls(everything: Everything) -> None:
         "redis://:p:1@redis",
         "redis+cluster://a:6379,[fd00::12]",
         "redis+sentinel://u:p@[fd00::12]:26379,b/queues/1",
+        "redis+sentinel://u:p@a,b/queues/1?sentinel_username=w&sentinel_password=%2F",
     ],
 )
 def test_ports_of_redis(version: str, url: str) -> None:

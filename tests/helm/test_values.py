@@ -15,6 +15,8 @@ VALUES = yaml.safe_load(TEXT)
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 MADE_BY_THE_CHART = {
     "redis_url",
+    "redis_sentinel_username",
+    "redis_sentinel_password",
     "xmpp_server",
     "xmpp_tls",
     "xmpp_ca",

@@ -142,7 +142,7 @@ async def test_refused_by_redis(frontend: Frontend, client: Client, server: Redi
         admin.execute_command("ACL", "SETUSER", "stanzaq", "resetpass", ">another")
         admin.execute_command("CLIENT", "KILL", "USER", "stanzaq")
         await eventually(
-            lambda: "Redis refuses the user or password" in frontend.log, "nothing is said of the password"
+            lambda: "refuses the user or password of REDIS_URL" in frontend.log, "nothing is said of the password"
         )
         admin.execute_command("ACL", "SETUSER", "stanzaq", ">open-sesame")
     await eventually(lambda: frontend.get("/readyz") == 200, "the frontend does not come back")

@@ -1,9 +1,10 @@
 """What the URL of a Redis says, of one server and of several."""
 
+import pytest
 from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 
 from broker.address import Address
-from broker.redis_url import RedisUrl, Topology, read_url
+from broker.redis_url import RedisUrl, Topology, add_sentinel_login, read_url
 
 
 def test_one_server() -> None:
@@ -30,4 +31,36 @@ def test_sentinels() -> None:
         {"db": 3, "connection_class": SSLConnection, "ssl_cert_reqs": "none"},
         (Address("a", 26379), Address("b", 26380)),
         "my jobs",
+        {"connection_class": SSLConnection, "ssl_cert_reqs": "none"},
     )
+
+
+def test_login_of_sentinels() -> None:
+    """Sentinels get a user and a password of their own, never those of Redis."""
+    read = read_url("redis+sentinel://u:p@a/jobs?sentinel_username=s&sentinel_password=%25x+y%26&client_name=c")
+    assert read.options == {"db": 0, "username": "u", "password": "p", "client_name": "c"}
+    assert read.sentinel_options == {"username": "s", "password": "%x+y&", "client_name": "c"}
+    for url in ("redis+sentinel://u:p@a/jobs", "redis+sentinel://u:p@a/jobs?client_name=c"):
+        added = read_url(add_sentinel_login(url, username="", password="%x+y&#"))
+        assert added.sentinel_options == read_url(url).sentinel_options | {"password": "%x+y&#"}
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
+@pytest.mark.parametrize("before", ["hunter2", "1"])
+@pytest.mark.parametrize(
+    ("character", "written"), [("#", "%23"), ("/", "%2F"), ("?", "%3F"), ("[", "%5B"), ("]", "%5D")]
+)
+def test_characters_to_escape(scheme: str, before: str, character: str, written: str) -> None:
+    """A character that would end the password early is named, and how to write it, even if the rest makes a valid URL."""
+    with pytest.raises(ValueError, match="must be written") as refused:
+        read_url(f"{scheme}://user:{before}{character}hunter2@host:6379/0")
+    assert str(refused.value) == f"its user or password has a {character} that must be written {written}"
+    name = f"hunter2{written}1"
+    service = "jobs/" if scheme == "redis+sentinel" else ""
+    assert read_url(f"{scheme}://user:{name}@[::1]:6379/{service}0").options["password"] == f"hunter2{character}1"
+
+
+def test_an_at_sign_in_an_option() -> None:
+    """Options may have what a password may not."""
+    assert read_url("redis://h/0?client_name=a/b@c").options["client_name"] == "a/b@c"
+    assert read_url("redis+sentinel://h/s?sentinel_password=a/b@c").sentinel_options["password"] == "a/b@c"

@@ -8,6 +8,7 @@ import pytest
 
 from broker.address import Address
 from broker.model.options import AccessModel, NodeConfig
+from broker.redis_url import read_url
 from broker.settings import (
     CommandSettings,
     LogFormat,
@@ -104,6 +105,34 @@ def test_secret_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().xmpp_secret.get_secret_value() == "from a file"
 
 
+def test_secret_files_with_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte order mark or a blank beside a secret is named, without the secret."""
+    secret = tmp_path / "secret"
+    monkeypatch.delenv("STANZAQ_XMPP_SECRET")
+    monkeypatch.setenv("STANZAQ_XMPP_SECRET_FILE", str(secret))
+    for text, wrong in (("hunter2 \n", "ends with a blank"), ("\ufeffhunter2\n", "byte order mark")):
+        secret.write_text(text)
+        (problem,) = _problems()
+        assert problem.startswith("STANZAQ_XMPP_SECRET") and wrong in problem and "hunter2" not in problem
+
+
+def test_login_of_sentinels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentinels' user and password may be in settings of their own, in files too, and the password is never shown."""
+    secret = tmp_path / "secret"
+    secret.write_text("hunter/2\n")
+    monkeypatch.setenv("STANZAQ_REDIS_URL", "redis+sentinel://u:p@a/jobs")
+    monkeypatch.setenv("STANZAQ_REDIS_SENTINEL_USERNAME", "watcher")
+    monkeypatch.setenv("STANZAQ_REDIS_SENTINEL_PASSWORD_FILE", str(secret))
+    login = {"username": "watcher", "password": "hunter/2"}
+    for settings in (load(), load_redis()):
+        assert read_url(settings.redis_url).sentinel_options == login
+        assert "hunter" not in repr(settings)
+    assert {"hunter/2", "hunter%2F2"} < set(load().secrets)
+    monkeypatch.setenv("STANZAQ_REDIS_URL", "redis://u:p@a")
+    (problem,) = _problems()
+    assert "it names no sentinels" in problem
+
+
 def test_secret_file_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret's file that cannot be read is named."""
     monkeypatch.setenv("STANZAQ_XMPP_SECRET_FILE", str(tmp_path / "none"))
@@ -175,6 +204,11 @@ def test_redis_urls_that_are_none(url: str, wrong: str, monkeypatch: pytest.Monk
         ("REDIS_URL", "http://[", "not the URL of a Redis"),
         ("REDIS_URL", "redis://h:notaport/0", "cannot be read"),
         ("REDIS_URL", "unix://", "names no socket"),
+        ("REDIS_URL", "redis://h/0 ", "ends with a blank"),
+        ("REDIS_URL", "\ufeffredis://h/0", "byte order mark"),
+        ("REDIS_SENTINEL_PASSWORD", "s3cret ", "ends with a blank"),
+        ("XMPP_SECRET", "\ts3cret", "begins or ends with a blank"),
+        ("HTTP_PASSWORDS", "\ufeffa@b:hash", "byte order mark"),
         ("REDIS_TIMEOUT", "0", "greater than 0"),
         ("REDIS_TIMEOUT", "nan", "less than or equal to 60"),
         ("XMPP_SERVER", "localhost", "'localhost' is not HOST:PORT"),

@@ -20,6 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from broker.address import read_node
 from broker.analytics.faults import Unreadable
 from broker.redis_url import RedisUrl, Topology, read_url
 
@@ -167,13 +168,12 @@ class Servers:
                 return self._ask_cluster()
 
     def _ask_sentinels(self) -> Process:
-        # User, password and database are the Redis's.
-        options = {k: v for k, v in self._url.options.items() if k not in {"username", "password", "db"}}
+        options, question = self._url.sentinel_options, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
         named = Counter[Process]()
         trouble = ""
         for seed in self._url.seeds:
             try:
-                found = self._ask(Process(*seed), options, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
+                found = self._ask(Process(*seed), options, *question, kind="the sentinel")
             except Unreadable as error:
                 trouble = str(error)
                 continue
@@ -192,8 +192,7 @@ class Servers:
             except Unreadable as error:
                 trouble = str(error)
                 continue
-            # Who does not know its own address is where it was asked.
-            found = {Process(node[0].decode() or seed.host, int(node[1])) for _first, _last, node, *_ in slots}
+            found = {Process(*read_node(node, seed.host)) for _first, _last, node, *_ in slots}
             if sum(last - first + 1 for first, last, *_ in slots) < 16_384:
                 trouble = (
                     f"the cluster at {Process(*seed)} has slots that nobody serves: see `redis-cli --cluster check`"
@@ -222,10 +221,10 @@ class Servers:
         msg = f"no replica of {master} can be reached: start one, or read from the master (readFrom=master)"
         raise Unreadable(msg)
 
-    def _ask(self, process: Process, options: Mapping[str, Any], *words: str) -> Any:  # noqa: ANN401
+    def _ask(self, process: Process, options: Mapping[str, Any], *words: str, kind: str = "Redis") -> Any:  # noqa: ANN401
         connection = self._connection(process, options)
         try:
-            with _translate_faults(process):
+            with _translate_faults(process, kind):
                 return Link(connection).ask(*words)
         finally:
             connection.disconnect()
@@ -247,15 +246,15 @@ class Servers:
 
 
 @contextmanager
-def _translate_faults(process: Process) -> Iterator[None]:
+def _translate_faults(process: Process, kind: str = "Redis") -> Iterator[None]:
     """Turn a connection fault into a line that names the process and what to do."""
     try:
         yield
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-        msg = f"Redis at {process} cannot be reached ({error}): start it or correct the url"
+        msg = f"{kind} at {process} cannot be reached ({error}): start it or correct the url"
         raise Unreadable(msg) from error
     except AskError:
         raise
     except RedisError as error:
-        msg = f"Redis at {process} answers {error!s:.200}: correct the url, or what its user may do"
+        msg = f"{kind} at {process} answers {error!s:.200}: correct the url, or what its user may do"
         raise Unreadable(msg) from error

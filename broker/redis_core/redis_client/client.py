@@ -18,7 +18,7 @@ from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
 from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, drop_frames, fault
 from broker.redis_core.redis_client.packages import Packages
-from broker.redis_core.redis_client.sentinel import Sentinels
+from broker.redis_core.redis_client.sentinel import SentinelNode, Sentinels
 from broker.redis_url import Topology, read_url
 from broker.scripts.packaging import library
 from broker.scripts.source import Operation, operation, operations
@@ -236,7 +236,5 @@ def server_of(url: str, timeout: float, packages: Packages | None = None) -> Red
         case Topology.CLUSTER:
             return Cluster(read.seeds, make_node)
         case Topology.SENTINEL:
-            # User, password and database are those of Redis; all other options hold for sentinels too.
-            plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
-            sentinels = [RedisNode(plain, timeout, None, seed) for seed in read.seeds]
+            sentinels = [SentinelNode(read.sentinel_options, timeout, None, seed) for seed in read.seeds]
             return Sentinels(read.service, sentinels, make_node)

@@ -5,11 +5,11 @@ All known nodes and the seeds are asked at once, so a dead or hanging node delay
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from redis.exceptions import RedisError
 
-from broker.address import Address
+from broker.address import Address, read_node
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
@@ -61,10 +61,5 @@ class Cluster:
         if b"cluster_state:ok" not in state:
             msg = "the cluster is down"
             raise CoreUnavailable(msg)
-        found = [(first, last, _address(master, address)) for first, last, master, *_replicas in slots]
-        return found, frozenset(_address(node, address) for _first, _last, *nodes in slots for node in nodes)
-
-
-def _address(node: Sequence[Any], asked: Address) -> Address:
-    """Read a node's address; without a host it is the host that was asked."""
-    return Address(node[0].decode() if node[0] else asked.host, int(node[1]))
+        found = [(first, last, read_node(master, address.host)) for first, last, master, *_replicas in slots]
+        return found, frozenset(read_node(node, address.host) for _first, _last, *nodes in slots for node in nodes)

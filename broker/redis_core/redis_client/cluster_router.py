@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
-from broker.address import Address
+from broker.address import NO_NAME, Address
 from broker.model.frozen import frozen
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.connections import Line
@@ -170,7 +170,7 @@ class ClusterRouter:
 
     def _follow_redirection(self, slot: int, reply: Exception) -> Address | None:
         """Learn from a refusal; returns the node to ask though it does not own the slot."""
-        if isinstance(reply, AskError):
+        if isinstance(reply, AskError) and reply.host != NO_NAME:
             # Without a host it is another port of the same host.
             owner = self._owners[slot]
             address = Address(reply.host or (owner.host if owner else ""), reply.port)

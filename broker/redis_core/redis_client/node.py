@@ -56,6 +56,9 @@ CALL: Final = "CALL"
 SINGLE: Final = "Redis"
 """The name of the only process, where several would be told apart by their addresses."""
 
+SENTINEL: Final = "the sentinel"
+"""What a process is called that is asked for the master."""
+
 _LOADS: Final = 3
 """How often the operations of one round trip are loaded again: someone may flush them repeatedly."""
 
@@ -103,9 +106,8 @@ class Unloaded(Unsent):
     """Redis rejects the operations: an operator has to act, so an immediate retry is useless."""
 
 
-def fault(error: Exception, place: str = "") -> Exception:
-    """Convert an error: Redis at a place is away, out of memory, forbids the command, or the script has a defect."""
-    named = f"{SINGLE} at {place}" if place else SINGLE
+def fault(error: Exception, named: str = SINGLE) -> Exception:
+    """Convert an error: the named Redis or sentinel is away, out of memory, forbids the command, or the script has a defect."""
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
         return _describe_unreached(error, named)
     # redis-py strips the code from the errors that it knows.
@@ -143,8 +145,9 @@ def _describe_unreached(error: BaseException, named: str) -> CoreUnavailable:
     """Say why there is no answer; settings that may be secret are never repeated."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return CoreUnavailable(f"{SINGLE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
-    if setting := _setting_at_fault(error):
-        return CoreUnavailable(setting)
+    process, login = (SENTINEL, "REDIS_SENTINEL_PASSWORD") if named.startswith(SENTINEL) else (SINGLE, "REDIS_URL")
+    if setting := _setting_at_fault(error, process, login):
+        return CoreUnavailable(setting, told=_setting_at_fault(error, named, login))
     return CoreUnavailable("Redis cannot be reached", told=f"{named} cannot be reached: {_reason(error)}")
 
 
@@ -170,23 +173,26 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _setting_at_fault(error: BaseException) -> str:
-    """Say which setting prevents the connection, if one does."""
+def _setting_at_fault(error: BaseException, named: str, login: str) -> str:
+    """Say which setting prevents the connection, if one does; `login` is the one with user and password."""
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
                 return (
-                    f"the certificate of Redis is not trusted ({cause.verify_message}): see ssl_ca_certs in REDIS_URL"
+                    f"the certificate of {named} is not trusted ({cause.verify_message}): see ssl_ca_certs in REDIS_URL"
                 )
             case ssl.SSLError():
-                return f"TLS with Redis fails ({cause.reason}): see REDIS_URL"
+                return f"TLS with {named} fails ({cause.reason}): see REDIS_URL"
             case AuthenticationError():
-                return "Redis refuses the user or password of REDIS_URL"
+                return f"{named} refuses the user or password of {login}"
     return ""
 
 
 class RedisNode:
     """One Redis process and its connections, opened when first used; safe to share between tasks of one loop."""
+
+    kind = SINGLE
+    """What faults call the process."""
 
     def __init__(
         self,
@@ -200,10 +206,10 @@ class RedisNode:
 
         `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError.
         """
-        place = {} if address is None else address._asdict()
-        at = {**options, **place}
+        at = {**options, **({} if address is None else address._asdict())}
         self._connections = Connections(at, timeout, greet)
-        self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
+        place = at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379))
+        self._named = f"{self.kind} at {place}"
         self.returns = 0
         self._retired = False
         self._gathered: list[_Asked] = []
@@ -311,21 +317,21 @@ class RedisNode:
         try:
             connection = await self._connections.take()
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unsent(error, self._place) from error
+            raise _unsent(error, self._named) from error
         try:
             if connection.loads != self._loads and any(map(_is_call, lines)):
                 await self._know_package(connection, ends)
             loads = self._loads
             if asyncio.get_running_loop().time() > ends:
                 # The callers have given up: run nothing.
-                raise _unsent(TimeoutError(), self._place)
+                raise _unsent(TimeoutError(), self._named)
             replies = await connection.replies(self._encode(lines))
         except BusyLoadingError as error:
             if len(lines) == 1:
-                raise _unsent(error, self._place) from error
-            raise fault(error, self._place) from error
+                raise _unsent(error, self._named) from error
+            raise fault(error, self._named) from error
         except (RedisError, OSError, TimeoutError) as error:
-            raise fault(error, self._place) from error
+            raise fault(error, self._named) from error
         finally:
             if self._retired:
                 await connection.disconnect()
@@ -363,7 +369,7 @@ class RedisNode:
                     raise
                 loads = self._loads
         except (RedisError, OSError, TimeoutError) as error:
-            unsent = _describe_rejected(error, self._place)
+            unsent = _describe_rejected(error, self._named)
             if isinstance(unsent, Unloaded):
                 self._load_failures.report(unsent)
             raise unsent from error
@@ -400,7 +406,7 @@ class RedisNode:
                 raise reply
         for reply in replies[needed:]:
             if isinstance(reply, Exception):
-                self._inspection_failures.report(f"{SINGLE} at {self._place}: {reply}")
+                self._inspection_failures.report(f"{self._named}: {reply}")
             else:
                 self._inspection_failures.note_success()
 
@@ -455,21 +461,21 @@ def _is_call(line: Line) -> bool:
     return line[0] == CALL
 
 
-def _unsent(error: Exception, place: str) -> Unsent:
+def _unsent(error: Exception, where: str) -> Unsent:
     """Return the fault of a Redis that cannot be connected to or is still loading its data."""
-    named = fault(error, place)
+    named = fault(error, where)
     if isinstance(named, CoreUnavailable):
         return Unsent(named.detail, named.problem, str(named))
     detail = f"refuses connections: {str(error)[:200]}"
-    return Unsent(f"{SINGLE} {detail}", told=f"{SINGLE} at {place} {detail}")
+    return Unsent(f"{SINGLE} {detail}", told=f"{where} {detail}")
 
 
-def _describe_rejected(error: Exception, place: str) -> Unsent:
+def _describe_rejected(error: Exception, where: str) -> Unsent:
     """Say why a Redis rejects the operations, and what to do."""
-    match fault(error, place):
+    match fault(error, where):
         case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:
             remedy = "raise maxmemory, or delete what is not needed"
-            told = f"{SINGLE} at {place} has no memory left to load the operations: {remedy}"
+            told = f"{where} has no memory left to load the operations: {remedy}"
             return Unloaded(named.detail, named.problem, told)
         case Forbidden() as named:
             remedy = "; the first frontend of this version loads the operations" if _LOAD in named.detail else ""
@@ -477,8 +483,8 @@ def _describe_rejected(error: Exception, place: str) -> Unsent:
         case CoreUnavailable() as named:
             return Unsent(named.detail, named.problem, str(named))
         case _ if isinstance(error, OtherCode):
-            return Unloaded(f"{SINGLE}: {error.fault}", told=f"{SINGLE} at {place}: {error}")
+            return Unloaded(f"{SINGLE}: {error.fault}", told=f"{where}: {error}")
         case _:
             detail = "rejects the operations"
             remedy = "install stanzaq again, or set REDIS_PACKAGING"
-            return Unloaded(f"{SINGLE} {detail}", told=f"{SINGLE} at {place} {detail}: {str(error)[:300]}: {remedy}")
+            return Unloaded(f"{SINGLE} {detail}", told=f"{where} {detail}: {str(error)[:300]}: {remedy}")

@@ -16,10 +16,16 @@ from broker.address import Address
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
-from broker.redis_core.redis_client.node import RedisNode
+from broker.redis_core.redis_client.node import SENTINEL, RedisNode
 
 if TYPE_CHECKING:
     from broker.redis_core.redis_client.connections import Line
+
+
+class SentinelNode(RedisNode):
+    """One sentinel."""
+
+    kind = SENTINEL
 
 
 class Sentinels:

@@ -16,7 +16,10 @@ from tests.waiting import PATIENCE_SECONDS
 
 A, B, C = (Address(host, 1) for host in "abc")
 WELL, ILL = b"cluster_state:ok\r\ncluster_slots_assigned:16384\r\n", b"cluster_state:fail\r\n"
-SLOTS = [[0, 99, [b"a", 1, b"id", []], [b"c", 1, b"id", []]], [200, 299, [b"", 2, b"id", []], [None, 3, b"id", []]]]
+SLOTS = [
+    [0, 99, [b"?", 1, b"id", [b"ip", b"a"]], [b"c", 1, b"id", []]],
+    [200, 299, [b"", 2, b"id", []], [None, 3, b"id", []]],
+]
 FOUND = [(0, 99, A), (200, 299, Address("b", 2))]
 HANGS = "hangs"
 

@@ -179,6 +179,15 @@ async def test_moved(nodes: Nodes, masters: ClusterRouter) -> None:
     assert nodes.told[C].heard[1:] == [[f"GET {LOW_TOO}"]]
 
 
+async def test_moved_to_somebody_without_a_name(nodes: Nodes, masters: ClusterRouter) -> None:
+    """A redirection to `?` leads nowhere: the map, which is read again, has the address."""
+    await masters.send([get(LOW)])
+    nodes.told[A].answers.append(failing(MovedError(f"{key_slot(LOW.encode())} ?:1")))
+    nodes.found = [(0, LAST // 2, C), (LAST // 2 + 1, LAST, B)]
+    assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
+    assert nodes.told[C].heard == [[f"GET {LOW}"]] and nodes.asked == 2
+
+
 async def test_asked_this_once(nodes: Nodes, masters: ClusterRouter) -> None:
     """ASK is followed with ASKING before the command, this once, and changes nothing in the map."""
     nodes.told[A].answers.append(failing(AskError(f"{key_slot(LOW.encode())} c:1")))
