@@ -509,6 +509,7 @@ TABLE: Final = (
     ),
     Key("store", "hash", "service", "format: the version of this table that all keys are kept by", "one field"),
     Key("all_nodes", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
+    Key("names", "zset", "service", "what `all_nodes` was before formats were recorded; never written", "nodes"),
     Key(
         "prepared",
         "hash",
@@ -555,10 +556,6 @@ _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{} \t\r
 def escape(text: str) -> str:
     """Make a name safe and readable within the braces of a hash tag: braces, blanks and % are escaped."""
     return text.translate(_ESCAPED)
-
-
-OLD_NODES: Final = "sq:{service}:names"
-"""Where stores from before the first format have the names of nodes: nobody writes it any more."""
 
 
 def format_found(noted: bytes | None, *, has_nodes: int) -> int:

@@ -4,7 +4,7 @@
 -- ARGV: format
 -- RETURNS: ok older newer
 local found, asked = redis.call('HGET', key.store, 'format'), tonumber(arg.format)
-if not found and redis.call('EXISTS', key.all_nodes) == 0 then
+if not found and redis.call('EXISTS', key.all_nodes, key.names) == 0 then
   redis.call('HSET', key.store, 'format', arg.format)
   found = arg.format
 end

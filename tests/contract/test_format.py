@@ -49,7 +49,7 @@ async def test_another(make_core: MakeCore, store: Store, found: int) -> None:
     """An older or newer store is refused, with both versions; the frontend is not listed there."""
     async with store.client() as client:
         # Stores from before the first format list their nodes elsewhere.
-        await client.zadd(NAMES if found else keys.OLD_NODES, {"jobs": 1})
+        await client.zadd(NAMES if found else keys.of_service("names"), {"jobs": 1})
         if found:
             await client.hset(STORE, "format", found)
         before = await client.hgetall(STORE)

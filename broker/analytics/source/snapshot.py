@@ -132,7 +132,7 @@ def _check_format(link: Link) -> None:
     """Refuse a store of another format; in a cluster only the process with the format's mark can tell."""
     try:
         noted = link.ask("HGET", of_service("store"), "format")
-        found = format_found(noted, has_nodes=link.ask("EXISTS", of_service("all_nodes")))
+        found = format_found(noted, has_nodes=link.ask("EXISTS", of_service("all_nodes"), of_service("names")))
     except AskError:
         return
     if found != FORMAT:

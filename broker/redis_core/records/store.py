@@ -83,14 +83,14 @@ class NodeStore:
 
     async def check_format(self, *, begin: bool) -> None:
         """Check that this version can use the store, and with `begin` start one where there is none; raises OtherFormat."""
-        nodes, store = (keys.of_service(name) for name in self._server.operations["check_format"].keys)
-        # Commands of a user who may only read. A store has its format before its first node.
-        asked = [("EXISTS", nodes, keys.OLD_NODES), ("HGET", store, "format")]
-        exists, noted = await self._server.commands(asked)
-        found = keys.format_found(noted, has_nodes=exists)
-        if begin and found == keys.FORMAT:
-            call = self._server.call("check_format", [nodes, store], {"format": keys.FORMAT})
-            _code, found = await self._server.run(call)
+        if begin:
+            names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
+            _code, found = await self._server.run(self._server.call("check_format", names, {"format": keys.FORMAT}))
+        else:
+            # Commands of a user who may only read. A store has its format before its first node.
+            nodes = ("EXISTS", keys.of_service("all_nodes"), keys.of_service("names"))
+            exists, noted = await self._server.commands([nodes, ("HGET", keys.of_service("store"), "format")])
+            found = keys.format_found(noted, has_nodes=exists)
         if found != keys.FORMAT:
             raise OtherFormat(": ".join(keys.describe_other_format(found)))
 

@@ -139,8 +139,8 @@ def _describe_unreached(where: str, error: CoreUnavailable) -> Finding:
 
 async def _format(where: str, master: RedisNode) -> list[Finding]:
     """Check the format of the store; one master of a cluster has it, and a user may not be allowed to read it."""
-    store, names = keys.of_service("store"), keys.of_service("all_nodes")
-    said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names, keys.OLD_NODES)])
+    store, names = keys.of_service("store"), [keys.of_service(name) for name in ("all_nodes", "names")]
+    said, exists = await master.send([("HGET", store, "format"), ("EXISTS", *names)])
     if isinstance(said, Exception) or isinstance(exists, Exception):
         return []
     found = keys.format_found(said, has_nodes=exists)
