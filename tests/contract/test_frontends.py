@@ -15,6 +15,7 @@ from broker.model.commands import Declare, Disconnect, Frontends, Publish, Retra
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
+from broker.redis_core import core as core_module
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.maintenance.instances import DoorHeartbeat
@@ -63,6 +64,36 @@ async def test_doors(make_core: MakeCore) -> None:
     assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
     await beat.leave()
     assert await listed(core) == {core.frontend: ""}
+
+
+async def test_idle_pipelines(
+    make_core: MakeCore, store: Store, node: str, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many partitions are looked at, few pipelines stay; where they leave sent marks, others take over at the end."""
+    monkeypatch.setattr(core_module, "IDLE_PIPELINES", 4)
+    core, door = await make_core()
+    assert await core.ask(Declare(node, ADMIN, {"stanzaq#partitions": ("12",)})) == Declared(node)
+
+    def has_left_marks() -> bool:
+        core.drop_idle()
+        return core._left_marks
+
+    await core._sweeper.sweep_all()
+    assert not has_left_marks() and len(core.pipelines()) <= 4
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
+    for number in range(12):
+        published = await core.ask(Publish(node, ADMIN, None, b"payload", 7, partition=number))
+        assert isinstance(published, Published)
+    await door.until(lambda: len(door.deliveries) == 12)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not has_left_marks():  # noqa: ASYNC110  (a heartbeat reports what was sent)
+            await asyncio.sleep(0.01)
+    # What was handed out is acknowledged as before.
+    for each in door.deliveries:
+        assert isinstance(await core.ask(Retract(node, W1, each.item_id, each.token)), Retracted)
+    await core.stop()
+    async with store.client() as client:
+        assert await client.zscore(keys.of_service("frontends"), core.frontend)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.responses import Response
@@ -13,6 +14,9 @@ from frontends.places import Places
 from frontends.rest.connection import CONNECTION, crowded
 from frontends.rest.errors import write_problem
 from frontends.rest.server import HttpServer
+from frontends.tools.servers.redis import RedisServer
+from tests.doors.frontend import BOB
+from tests.doors.rest.served import RestFrontend, client, problem
 from tests.waiting import PATIENCE_SECONDS
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -137,3 +141,25 @@ async def test_an_address_has_so_many(served: Callable[..., Served]) -> None:
     for account, status in (("one", 200), ("two", 200), ("three", 503)):
         assert (await server.ask(account))[0] == status
     assert set(server.counted) == {"address"}
+
+
+def test_long_polls_leave_room(redis: RedisServer) -> None:
+    """One account's long polls take a quarter of the places: its next connection is refused, and others are served."""
+    with (
+        RestFrontend(redis.url, HTTP_CONNECTIONS="8") as frontend,
+        client(frontend, Accept="application/json") as polls,
+        client(frontend) as second,
+        client(frontend) as third,
+        client(frontend, BOB) as honest,
+        ThreadPoolExecutor() as threads,
+    ):
+        queue = polls.post("/queues").headers["Location"]
+        lease = polls.post("/subscriptions", json={"destinations": [queue.rpartition("/")[2]]}).json()["href"]
+        polling = threads.submit(polls.get, lease, params={"wait": 60})
+        assert second.get("/queues").status_code == 200
+        refused = third.get("/queues")
+        assert problem(refused) == (429, "too-many-connections") and refused.headers["Retry-After"]
+        assert honest.get("/queues").status_code == 200
+        assert second.post(queue, content=b"x").status_code == 201
+        assert len(polling.result(PATIENCE_SECONDS).json()["messages"]) == 1
+        assert 'stanzaq_connections_refused_total{reason="account"} 1.0' in frontend.probe("/metrics")[1]
