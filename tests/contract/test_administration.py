@@ -239,15 +239,16 @@ async def test_quotas(shell: Shell, core: RedisCore, node: str) -> None:
     assert set_.json == {"subject": "Y", "limits": {"nodes": 4, "items": 2}}
     assert more.code == 0 and "set the quota of default" in more.err
     domain, own = listed.json["quotas"]
-    assert domain == {"subject": "y", "limits": {"nodes": 4, "items": 2}, "used": {"nodes": 1, "items": 1}}
+    used = {"nodes": 1, "partitions": 1, "items": 1}
+    assert domain == {"subject": "y", "limits": {"nodes": 4, "items": 2}, "used": used}
     assert own["subject"] == "bob@y" and own["limits"] == {"bytes": 1_000_000, "publish_rate": "5/s"}
     assert 0 < own["used"]["bytes"] < 100_000
     (one,) = nodes.json["nodes"]
     assert (one["owner"], one["quota_used"]) == ("bob@y", 0.5)
     assert [line.split("\t") for line in table.out.splitlines()] == [
-        ["subject", "nodes", "items", "bytes", "publish_rate"],
-        ["default", "", "", "1000000", "5/s"],
-        ["y", "1 of 4", "1 of 2", "", ""],
+        ["subject", "nodes", "partitions", "items", "bytes", "publish_rate"],
+        ["default", "", "", "", "1000000", "5/s"],
+        ["y", "1 of 4", "1", "1 of 2", "", ""],
     ]
     assert cleared.code == 0
     head, row = none.out.splitlines()
