@@ -89,7 +89,8 @@ def prepare_jid(text: str) -> Jid:
         domain = ".".join(map(_decode_label, domain.split(".")))
     if not tail.isascii():
         tail = unicodedata.normalize("NFC", tail.translate(_SPACES))
-    return Jid(local + at + domain + slash + tail)
+    # What is left without a domain is nobody's: the text is kept, for errors and answers.
+    return Jid(local + at + domain + slash + tail) if domain else Jid(text)
 
 
 def _fold(text: str) -> str:

@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element
 
 from structlog.testing import capture_logs
 
+from broker.model.names import prepare_jid
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.xmpp.component import Component
@@ -87,7 +88,7 @@ class Frontend:
                 await self._settled()
         heard, self.server.heard = self.server.heard, []
         assert not self.server.faults
-        _judge_answers(heard, story.owed, story.doubtful, whole=story.whole)
+        _judge_answers(heard, _prepared(story.owed), _prepared(story.doubtful), whole=story.whole)
         assert not self._raised
         assert not self.component._waiting_of, "a sender is not forgotten"
         errors = [entry for entry in logs if entry["log_level"] == "error"]
@@ -125,6 +126,14 @@ class Frontend:
         finally:
             gc.enable()
             asyncio.Handle._run = run  # type: ignore[method-assign]
+
+
+def _prepared(requests: Counter[Request]) -> Counter[Request]:
+    """Return the answers to expect: servers stamp prepared JIDs, and an answer to another form goes to the prepared one."""
+    expected: Counter[Request] = Counter()
+    for (sender, name), times in requests.items():
+        expected[prepare_jid(sender), name] += times
+    return expected
 
 
 def _judge_answers(heard: list[Element], owed: Counter[Request], doubtful: Counter[Request], *, whole: bool) -> None:

@@ -61,6 +61,9 @@ def test_typed_jids() -> None:
         # What would get a delimiter is left as it is: it would become another's JID.
         ("admin\uff20example.org\uff0fX@evil.example", "admin\uff20example.org\uff0fX@evil.example"),
         ("admin@example.org\uff0f.Evil.example", "admin@example.org\uff0f.Evil.example"),
+        # So is what would be empty: its sender is answered.
+        (".", "."),
+        ("a@\u00ad", "a@\u00ad"),
         # Preparing so much would take long, and it is no JID.
         ("\u00c9" * 3_072, "\u00c9" * 3_072),
     ],
