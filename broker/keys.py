@@ -558,9 +558,14 @@ def escape(text: str) -> str:
     return text.translate(_ESCAPED)
 
 
-def format_found(noted: bytes | None, *, has_nodes: int) -> int:
+def format_question() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands whose replies `format_found` takes, in this order: a store has its format before its first node."""
+    return ("EXISTS", of_service("all_nodes"), of_service("names")), ("HGET", of_service("store"), "format")
+
+
+def format_found(nodes: int, noted: bytes | None) -> int:
     """Return the format of a store; nodes without a format number are older than all formats, so 0."""
-    return int(noted or 0) if noted or has_nodes else FORMAT
+    return int(noted or 0) if noted or nodes else FORMAT
 
 
 def describe_other_format(found: int) -> tuple[str, str]:

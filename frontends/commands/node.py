@@ -35,7 +35,6 @@ from broker.model.results import (
     QuotaList,
     Refused,
     SubscriptionList,
-    Unaffiliated,
 )
 from broker.settings import load_command
 from frontends.commands import fields, views
@@ -156,7 +155,7 @@ def node_create(  # noqa: PLR0913, PLR0917  (an argument is an option of the com
     async def make(core: Core) -> str:
         made = await ask(core, command, Declared)
         if changes:
-            await _affiliate(core, made.node, changes)
+            await ask(core, Affiliate(made.node, ADMINISTRATOR, changes), Done)
         return made.node
 
     node = run(config, make)
@@ -177,15 +176,6 @@ def _admitted(members: list[str] | None, publishers: list[str] | None) -> dict[J
     return changes | {bare_jid(jid(text, "--publisher")): Affiliation.PUBLISHER.value for text in publishers or ()}
 
 
-async def _affiliate(core: Core, node: str, changes: dict[Jid, str]) -> None:
-    """Change affiliations; raises Unwilling."""
-    outcome = await core.ask(Affiliate(node, ADMINISTRATOR, changes))
-    if isinstance(outcome, Unaffiliated):
-        outcome = Refused(Problem.NOT_ACCEPTABLE, outcome.detail)
-    if isinstance(outcome, Refused):
-        raise Unwilling(outcome)
-
-
 @app.command("grant")
 def node_grant(
     name: Name, member: Members = None, publisher: Publishers = None, config: Config = None, *, as_json: Json = False
@@ -197,7 +187,7 @@ def node_grant(
     changes = _admitted(member, publisher)
     if not changes:
         misuse("whom? Use --member JID for who works on items, --publisher JID for who publishes them, or both")
-    run(config, lambda core: _affiliate(core, name, changes))
+    run(config, lambda core: ask(core, Affiliate(name, ADMINISTRATOR, changes), Done))
     _show_done({"node": name, "affiliations": changes}, f"admitted {', '.join(changes)} to {name}", as_json=as_json)
 
 
@@ -208,7 +198,7 @@ def node_revoke(name: Name, who: Accounts, config: Config = None, *, as_json: Js
     Example: stanzaq node revoke jobs juliet@example.org
     """
     changes = {bare_jid(jid(text, "JID")): Affiliation.NONE.value for text in who}
-    run(config, lambda core: _affiliate(core, name, changes))
+    run(config, lambda core: ask(core, Affiliate(name, ADMINISTRATOR, changes), Done))
     _show_done({"node": name, "affiliations": changes}, f"removed {', '.join(changes)} from {name}", as_json=as_json)
 
 

@@ -21,7 +21,7 @@ from broker.model.commands import Command, Nodes
 from broker.model.core import Core
 from broker.model.names import Jid, read_jid
 from broker.model.problems import CoreUnavailable
-from broker.model.results import Listing, Refused, Result
+from broker.model.results import Listing, Refused, Result, refusal_of
 from broker.settings import SettingsError, load_command
 from frontends.terminal import UNUSABLE, escape, settings
 
@@ -53,8 +53,8 @@ class Unwilling(Exception):  # noqa: N818  (named after the core's state)
 async def ask(core: Core, command: Command, kind: type[_R]) -> _R:
     """Execute a command and return its result; raises Unwilling."""
     result = await core.ask(command)
-    if isinstance(result, Refused):
-        raise Unwilling(result)
+    if refused := refusal_of(result):
+        raise Unwilling(refused)
     assert isinstance(result, kind)
     return result
 

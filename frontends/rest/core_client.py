@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from broker.model.commands import Command
 from broker.model.core import Core
-from broker.model.results import Refused
+from broker.model.results import refusal_of
 from frontends.rest.errors import fault
 
 _T = TypeVar("_T")
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 async def result(core: Core, command: Command, kind: type[_T]) -> _T:
     """Execute a command and return its result; raises Fault if it is refused."""
     outcome = await core.ask(command)
-    if isinstance(outcome, Refused):
-        raise fault(outcome)
+    if refused := refusal_of(outcome):
+        raise fault(refused)
     assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
     return outcome

@@ -101,7 +101,7 @@ def told_to_redis(*paths: Path) -> set[str]:
 def test_frontends(redis7: RedisServer) -> None:
     """The user of frontends may run exactly the commands in scripts and in the core."""
     scripts = [*operation_files(lua_directory()).values(), *module_files(lua_directory()).values()]
-    modules = set((BROKER / "redis_core").rglob("*.py"))
+    modules = {*(BROKER / "redis_core").rglob("*.py"), BROKER / "keys.py"}
     client = BROKER / "redis_core" / "redis_client"
     elsewhere = {client / f"{name}.py" for name in ("diagnostics", "cluster", "cluster_router", "sentinel")}
     assert all(path.is_file() for path in elsewhere)
@@ -114,7 +114,7 @@ def test_frontends(redis7: RedisServer) -> None:
 
 def test_reports(redis7: RedisServer) -> None:
     """The same holds for the user of reports."""
-    modules = [*(BROKER / "analytics" / "source").glob("*.py"), BROKER / "analytics" / "census.py"]
+    modules = [*(BROKER / "analytics" / "source").glob("*.py"), BROKER / "analytics" / "census.py", BROKER / "keys.py"]
     needed = commands(redis7, told_to_redis(*modules)) | {"xinfo|stream"}
     # Some are sent as two words of one command.
     apart = {"readonly", "info", "cluster", "cluster|slots", "slots", "xinfo", "sentinel"}

@@ -16,7 +16,7 @@ from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Route, Servers
 from broker.journal.schema import PARTITION_KEYS, JournalPartition, partition_of
-from broker.keys import FORMAT, describe_other_format, format_found, of_service
+from broker.keys import FORMAT, describe_other_format, format_found, format_question
 
 # Only ids: an entry may be as large as a payload. A stream may be gone or moved since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
@@ -131,8 +131,7 @@ def _ask_owner(route: Route, key: str) -> list[Any]:
 def _check_format(link: Link) -> None:
     """Refuse a store of another format; in a cluster only the process with the format's mark can tell."""
     try:
-        noted = link.ask("HGET", of_service("store"), "format")
-        found = format_found(noted, has_nodes=link.ask("EXISTS", of_service("all_nodes"), of_service("names")))
+        found = format_found(*(link.ask(*line) for line in format_question()))
     except AskError:
         return
     if found != FORMAT:

@@ -17,7 +17,7 @@ from broker.model.nodes import NodeRecord, change_config
 from broker.model.options import AccessModel, NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.pull_subscriptions import is_view
-from broker.model.quotas import MOST, find_quotas
+from broker.model.quotas import MOST, Quota, find_quotas
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
@@ -97,33 +97,35 @@ class NodeService:
 
     async def count_to_quota(self, owner: Jid, node: str, partitions: int) -> Refused | None:
         """Count a new node to the quotas of its owner and of the owner's domain, or refuse it. Administrators have no quota."""
-        if owner in self._rules.admins:
-            return None
-        quotas = find_quotas(await self._quotas.read(), owner)
-        # A domain's nodes are counted without a quota too: it may get one later.
-        for subject in dict.fromkeys((owner, Jid(domain(owner)))):
-            quota = quotas.get(subject)
-            most = None if quota is None else quota.nodes
-            if most is None:
-                most = self._rules.node_quota if subject == owner else MOST
+        limits = await self._find_limits(owner)
+        for subject, quota in limits.items():
+            # A domain's nodes are counted without a quota too: it may get one later.
+            most = MOST if quota.nodes is None else quota.nodes
             if not await self._store.count_owned(subject, node, most):
                 await self._store.uncount_owned(owner, node)
                 return Refused(Problem.TOO_MANY_NODES, _refuse_for_room(subject, owner, most))
-        refused = await self._count_partitions(owner, node, partitions)
+        refused = await self._count_partitions(limits, owner, node, partitions)
         if refused is not None:
             await self._store.uncount_owned(owner, node)
         return refused
 
-    async def _count_partitions(self, owner: Jid | None, node: str, partitions: int) -> Refused | None:
-        """Count the partitions of a node to the same quotas, or refuse them."""
+    async def _find_limits(self, owner: Jid | None) -> dict[Jid, Quota]:
+        """Return what an owner may have, and what the users of its domain together; nothing for an administrator."""
         if owner is None or owner in self._rules.admins:
-            return None
-        quotas = find_quotas(await self._quotas.read(), owner)
-        for subject in dict.fromkeys((owner, Jid(domain(owner)))):
-            quota = quotas.get(subject)
-            most = None if quota is None else quota.partitions
-            if most is None and subject == owner:
-                most = self._rules.partition_quota
+            return {}
+        known = find_quotas(await self._quotas.read(), owner)
+        limits = {subject: known.get(subject, Quota()) for subject in (owner, Jid(domain(owner)))}
+        own, rules = limits[owner], self._rules
+        nodes = rules.node_quota if own.nodes is None else own.nodes
+        partitions = rules.partition_quota if own.partitions is None else own.partitions
+        return limits | {owner: replace(own, nodes=nodes, partitions=partitions)}
+
+    async def _count_partitions(
+        self, limits: Mapping[Jid, Quota], owner: Jid | None, node: str, partitions: int
+    ) -> Refused | None:
+        """Count the partitions of a node to these limits, or refuse them."""
+        for subject, quota in limits.items():
+            most = quota.partitions
             others = None if most is None else await self._store.count_partitions(subject, node, partitions, most)
             if others is not None:
                 whose = "your other nodes" if subject == owner else f"other nodes of the users of {subject}"
@@ -198,10 +200,11 @@ class NodeService:
         place = await self.placement.check_place(sender, command.node, record, config, tree)
         if isinstance(place, Refused):
             return place
-        grows = config.partitions > record.config.partitions
-        refused = await self._count_partitions(record.creator, command.node, config.partitions) if grows else None
-        if refused is not None:
-            return refused
+        if config.partitions > record.config.partitions:
+            limits = await self._find_limits(record.creator)
+            refused = await self._count_partitions(limits, record.creator, command.node, config.partitions)
+            if refused is not None:
+                return refused
         changed = await self.placement.change(record, config, place.parent)
         if changed is None or isinstance(changed, Refused):
             return changed

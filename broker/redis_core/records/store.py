@@ -87,10 +87,8 @@ class NodeStore:
             names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
             _code, found = await self._server.run(self._server.call("check_format", names, {"format": keys.FORMAT}))
         else:
-            # Commands of a user who may only read. A store has its format before its first node.
-            nodes = ("EXISTS", keys.of_service("all_nodes"), keys.of_service("names"))
-            exists, noted = await self._server.commands([nodes, ("HGET", keys.of_service("store"), "format")])
-            found = keys.format_found(noted, has_nodes=exists)
+            # Commands of a user who may only read.
+            found = keys.format_found(*await self._server.commands(keys.format_question()))
         if found != keys.FORMAT:
             raise OtherFormat(": ".join(keys.describe_other_format(found)))
 

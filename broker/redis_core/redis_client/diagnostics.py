@@ -139,11 +139,10 @@ def _describe_unreached(where: str, error: CoreUnavailable) -> Finding:
 
 async def _format(where: str, master: RedisNode) -> list[Finding]:
     """Check the format of the store; one master of a cluster has it, and a user may not be allowed to read it."""
-    store, names = keys.of_service("store"), [keys.of_service(name) for name in ("all_nodes", "names")]
-    said, exists = await master.send([("HGET", store, "format"), ("EXISTS", *names)])
-    if isinstance(said, Exception) or isinstance(exists, Exception):
+    nodes, noted = await master.send(keys.format_question())
+    if isinstance(nodes, Exception) or isinstance(noted, Exception):
         return []
-    found = keys.format_found(said, has_nodes=exists)
+    found = keys.format_found(nodes, noted)
     if found == keys.FORMAT:
         return [Finding(Level.FINE, where, "format", str(found))]
     _fault, remedy = keys.describe_other_format(found)

@@ -17,7 +17,6 @@ from broker.model.commands import (
     ShowHistory,
 )
 from broker.model.core import Core
-from broker.model.problems import Problem
 from broker.model.results import (
     Described,
     Done,
@@ -31,7 +30,6 @@ from broker.model.results import (
     Refused,
     Released,
     SubscriptionList,
-    Unaffiliated,
 )
 from frontends.rest import replies
 from frontends.rest.admin import requests, views
@@ -65,11 +63,7 @@ async def list_affiliations(core: Core, request: Request) -> Response:
 
 async def change_affiliations(core: Core, request: Request) -> Response:
     """Change affiliations of a queue, all of them or none."""
-    outcome = await core.ask(requests.affiliate(request))
-    if isinstance(outcome, Unaffiliated):
-        raise fault(Refused(Problem.NOT_ACCEPTABLE, outcome.detail))
-    if isinstance(outcome, Refused):
-        raise fault(outcome)
+    await result(core, requests.affiliate(request), Done)
     return replies.answer_done()
 
 
