@@ -23,7 +23,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Stage
-from broker.model.results import Refused, Result, RetractedBatch, refusal_of
+from broker.model.results import Refused, Result, RetractedBatch, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
@@ -168,8 +168,8 @@ class RedisCore:
         tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began
         tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1
-        if refused := refusal_of(result):
-            self.metrics.refuse(refused.problem.value, getattr(command, "node", ""))
+        if isinstance(result, Refused | Unaffiliated):
+            self.metrics.refuse(result.problem.value, getattr(command, "node", ""))
         elif name := row.metric(result):
             amount = len(result.ended) if isinstance(result, RetractedBatch) else 1
             tally.counts[name] += amount

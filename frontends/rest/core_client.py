@@ -13,7 +13,8 @@ _T = TypeVar("_T")
 async def result(core: Core, command: Command, kind: type[_T]) -> _T:
     """Execute a command and return its result; raises Fault if it is refused."""
     outcome = await core.ask(command)
-    if refused := refusal_of(outcome):
-        raise fault(refused)
-    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
-    return outcome
+    if isinstance(outcome, kind):
+        return outcome
+    refused = refusal_of(outcome)
+    assert refused, f"{type(outcome).__name__} is no answer to {type(command).__name__}"
+    raise fault(refused)

@@ -114,5 +114,5 @@ Result = Refused | Done | ItemResult | SubscriptionResult | LogResult | NodeResu
 def refusal_of(result: Result) -> Refused | None:
     """Return why a command was refused, None if it was not; one that changes affiliations is answered with more than that."""
     if isinstance(result, Unaffiliated):
-        return Refused(Problem.NOT_ACCEPTABLE, result.detail)
+        return Refused(result.problem, result.detail)
     return result if isinstance(result, Refused) else None

@@ -1,9 +1,12 @@
 """Outcomes of commands on subscriptions. Values only."""
 
+from typing import ClassVar
+
 from broker.model.frozen import frozen
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
+from broker.model.problems import Problem
 from broker.model.qos import Qos, Sending
 from broker.model.results.log import LogStart
 from broker.model.subscriptions import State, Subscription
@@ -76,6 +79,7 @@ class AffiliationList:
 class Unaffiliated:
     """No affiliation was changed, since the request as a whole was refused; `kept` are the requested ones as they are (P26)."""
 
+    problem: ClassVar[Problem] = Problem.NOT_ACCEPTABLE
     detail: str
     kept: tuple[tuple[Jid, Affiliation], ...]
 
