@@ -13,7 +13,7 @@ from broker.model.names import Partition
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row of the table; `holder` is `partition`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
+    """One row of the table; `holder` is `partition`, `node`, `jid`, `process`, `service` or `qos` and decides the hash tag."""
 
     name: str
     type: str
@@ -84,6 +84,20 @@ TABLE: Final = (
         "zset",
         "partition",
         "subids without free credit; score is when last served",
+        "100,000 subscribers",
+    ),
+    Key(
+        "waiting",
+        "zset",
+        "partition",
+        "subids of pull subscriptions that wait; score is since when, or 4e15 and when they were told, in ms",
+        "100,000 subscribers",
+    ),
+    Key(
+        "waiters",
+        "hash",
+        "partition",
+        "subid -> since when it has waited, when it last looked, the process to wake",
         "100,000 subscribers",
     ),
     Key(
@@ -499,6 +513,13 @@ TABLE: Final = (
         "notices that a process without a stream has left for a frontend to send, as JSON",
         "10,000 notices or an hour",
     ),
+    Key(
+        "wakeups",
+        "list",
+        "process",
+        "subid and partition of a pull subscription that waits in the process, for which items wait",
+        "ten seconds",
+    ),
     Key("wakeup", "list", "service", "`1` while a frontend is to send a heartbeat at once", "one entry"),
     Key(
         "libraries",
@@ -539,7 +560,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}
@@ -610,6 +631,11 @@ def of_jid(name: str, jid: str) -> str:
 def of_service(name: str) -> str:
     """Return a key of the whole service: `sq:{service}:name`."""
     return _key(SERVICE, name)
+
+
+def of_process(name: str, process: str) -> str:
+    """Return a key of one process: `sq:{process:NAME}:name`."""
+    return _key(f"process:{process}", name)
 
 
 def of_qos(name: str) -> str:

@@ -46,7 +46,7 @@ from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
-from broker.redis_core.redis_client.wakeup import Wakeup
+from broker.redis_core.redis_client.wakeup import Wakeup, Wakeups
 from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.quota_meter import QuotaMeter
 from broker.redis_core.routing.router import NodeRouter, RoutingContext
@@ -101,15 +101,17 @@ class RedisCore:
         self._store = NodeStore(self._server, settings.journal_records, frozenset(settings.admins))
         tree, self._quotas, self._tasks = Tree(self._server, self._store), Quotas(self._server, self._store), Tasks()
         meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
-        self._routing = RoutingContext(self._tasks, tree, self.router, meter)
         own_door = door or ("xmpp" if outlet else "")
         self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self, own_door)
+        subscribed = self._handlers.lists.is_subscribed
+        self._routing = RoutingContext(self._tasks, tree, self.router, meter, subscribed)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories, self.nodes = self._handlers.histories, self._handlers.nodes
         self._handovers = Handovers(self._store, self._handlers.nodes, self)
         self._outcomes = OutcomeSender(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
+        self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
         self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
@@ -214,6 +216,8 @@ class RedisCore:
             self._running.append(keep_running(self._heartbeat.listen))
             # Another process does that when its first heartbeat finds no frontend.
             self.background(self._sweeper.sweep_all)
+        else:
+            self._running.append(keep_running(partial(self._wakeups.listen, self._handlers.receiving.wake)))
         self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
         self.background(self._describe)
 
@@ -260,7 +264,7 @@ class RedisCore:
 
     def cancel_waits(self) -> None:
         """End all long polls."""
-        self._handlers.fetching.close()
+        self._handlers.receiving.close()
 
     async def drain(self, seconds: float) -> None:
         """Finish work under way and report sent deliveries, within so many seconds."""
@@ -379,9 +383,12 @@ class RedisCore:
         self.router(node).on_subscription_ended(jid)
         self._handlers.subscriptions.note_ended(node, jid)
 
-    def wake_polls(self, jid: Jid) -> None:
-        """Wake the long polls of a pull subscription."""
-        self._handlers.fetching.wake(jid)
+    def wake(self, process: str, partition: Partition, subid: str) -> None:
+        """Wake the pull subscription that waits in a process for items of a partition."""
+        if process == self.name:
+            self._handlers.receiving.wake(partition, subid)
+        else:
+            self._wakeups.send(process, partition, subid)
 
     def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""

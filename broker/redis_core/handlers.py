@@ -15,6 +15,7 @@ from broker.model.pull_subscriptions import is_own_collection
 from broker.model.qos import Qos
 from broker.model.results import Browsed, Refused, Result
 from broker.model.subscriptions import Subscription
+from broker.redis_core.commands.internal import PassOn
 from broker.redis_core.delivery.dependencies import DependencyService
 from broker.redis_core.delivery.exactly_once import ExactlyOnce
 from broker.redis_core.delivery.inspection import Inspection
@@ -35,8 +36,8 @@ from broker.redis_core.schedules.firing import FiringSchedules
 from broker.redis_core.schedules.service import Schedules
 from broker.redis_core.schedules.storage import ScheduleStorage
 from broker.redis_core.subscriptions.approvals import Approvals
-from broker.redis_core.subscriptions.long_poll import LongPoll
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
+from broker.redis_core.subscriptions.receiving import Receiving
 from broker.redis_core.subscriptions.service import SubscriptionService
 from broker.settings import Settings
 
@@ -47,7 +48,6 @@ class Handlers:
     approvals: Approvals
     dependencies: DependencyService
     exactly_once: ExactlyOnce
-    fetching: LongPoll
     histories: Histories
     inspection: Inspection
     instances: Instances
@@ -56,6 +56,7 @@ class Handlers:
     nodes: NodeService
     quotas: QuotaService
     owners: Ownership
+    receiving: Receiving
     subscriptions: SubscriptionService
     item_moves: ItemMoves
     firing: FiringSchedules
@@ -76,12 +77,12 @@ class Handlers:
         self._core = core
         self.owners = Ownership(members, store, ask, core.forget, core.tell)
         self.lists = SubscriptionQueries(server, store, members, pending, ask)
-        self.subscriptions = SubscriptionService(store, self.lists.find_occupied, ask, self.owners, core.tell)
+        self.subscriptions = SubscriptionService(store, self.lists, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
         self.nodes = NodeService(records, rules, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.dependencies = DependencyService(store, core)
-        self.fetching = LongPoll(ask)
+        self.receiving = Receiving(ask, core.count, core.name, self._pass_on)
         self.listing = NodeListing(server, store, records.tree)
         self.inspection = Inspection(store, rules, ask)
         self.quotas = QuotaService(store, rules, records.quotas)
@@ -105,6 +106,10 @@ class Handlers:
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
         """Change affiliations and apply the consequences."""
         return await self.nodes.assign(record, changes)
+
+    def _pass_on(self, command: PassOn) -> None:
+        """Submit a command whose outcome nobody waits for."""
+        self._core.begin(command)
 
     # Commands that several handlers share.
 

@@ -48,8 +48,8 @@ class CorePort(Protocol):
     def subscription_ended(self, node: str, jid: Jid) -> None:
         """Handle a subscription that ended by itself, since its subscriber cannot be reached."""
 
-    def wake_polls(self, jid: Jid) -> None:
-        """Wake the long polls of a pull subscription that was handed items."""
+    def wake(self, process: str, partition: Partition, subid: str) -> None:
+        """Wake the pull subscription that waits in a process for items of a partition."""
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items of a partition to their other nodes."""
@@ -66,8 +66,8 @@ class CorePort(Protocol):
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""
 
-    def count(self, what: str, amount: int = 1, node: str = "", waits_ms: Sequence[int] = ()) -> None:
-        """Add to a counter; ends, and waits for a first delivery, are counted by their node."""
+    def count(self, what: str, amount: int = 1, node: str = "") -> None:
+        """Add to a counter; ends are counted by their node."""
 
 
 class NodePort(Protocol):
@@ -82,6 +82,8 @@ class NodePort(Protocol):
 
 class HandlerPort(Protocol):
     """The interface of the core that handlers use."""
+
+    name: str
 
     def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
         """Submit a command now, which fixes its order, and return its outcome as a future."""
@@ -107,8 +109,8 @@ class HandlerPort(Protocol):
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors."""
 
-    def count(self, what: str, amount: int = 1, node: str = "") -> None:
-        """Add to a counter; ends are counted by their node."""
+    def count(self, what: str, amount: int = 1, node: str = "", waits_ms: Sequence[int] = ()) -> None:
+        """Add to a counter; ends, and waits for a first delivery, are counted by their node."""
 
 
 class DoorPort(HandlerPort, Protocol):

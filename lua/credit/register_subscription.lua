@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Register a subscription in a partition whose credit another one coordinates: here it gets items only with grants. The registration
--- number makes every earlier grant void. Returns what the subscriber holds here, the version, and 1 for an absent one. The caller has to
--- run `sweep` if items may wait. A subscription through a collection names its pool; `several` says that it is not the JID's first.
+-- number makes every earlier grant void. Returns what the subscriber holds here, and the version. The caller has to run `sweep` if items
+-- may wait. A subscription through a collection names its pool; `several` says that it is not the JID's first.
 -- ARGV: now revision number | subid jid sending registration pool several selector
 -- RETURNS: ok stale gone deleted | ok superseded
 local refusal = partition.load()
@@ -21,7 +21,7 @@ for i, row in ipairs(rows) do
     if row.several ~= '' then call.partition_multi = call.partition_multi or partition.turn_on('multi') end
     credit.update_turn(row.subid)
     pooled = pooled or row.pool ~= ''
-    results[i] = {'ok', credit.lock_count(row.subid), partition.next_number(), subscriptions.absent(subscriber) and 1 or 0}
+    results[i] = {'ok', credit.lock_count(row.subid), partition.next_number()}
   end
 end
 partition.save()

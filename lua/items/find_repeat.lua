@@ -2,14 +2,13 @@
 -- Find out whether publishes repeat stored ones, by the rules of `publish`, and store nothing. A publish that `waits` for others is one if
 -- its item is known, whatever the node does with known ids. For others the answer says whether items may still be here that were placed
 -- before the node grew.
--- ARGV: now revision number dedupe dedupe_ms once_ms | item once subids waits
--- RETURNS: ok stale gone deleted | duplicate forbidden item-not-found
+-- ARGV: now revision number dedupe dedupe_ms once_ms | item once waits
+-- RETURNS: ok stale gone deleted | duplicate item-not-found
 local refusal = partition.load()
 if refusal then return refusal end
 
 enqueue.prepare(rows)
 local results = budget.each(rows, function(row)
-  if not enqueue.may_publish(row) then return {'forbidden'} end
   if enqueue.is_duplicate(row) or row.waits ~= '' and enqueue.find(row.item) then
     return {'duplicate', row.item, dedupe.differs(row) and 1 or 0, arg.number}
   end

@@ -70,7 +70,17 @@ end
 local published = count_added(key.log)
 local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
--- Exact up to 500 subscribers with free credit; beyond that a lower bound.
+-- Exact up to 500 subscribers with free credit and as many that pull; beyond that a lower bound.
 local _, room = credit.free(500)
+local scan, looked = call.partition_before.pulls and '0', 0
+while scan and looked < 500 do
+  local found = redis.call('HSCAN', key.subscribers, scan, 'COUNT', 100)
+  for i = 1, #found[2], 2 do
+    local subscriber = subscriptions.read(found[2][i], found[2][i + 1])
+    if subscriptions.pulls(subscriber) then room = room + math.max(0, subscriber.limit - credit.lock_count(subscriber.subid)) end
+    looked = looked + 1
+  end
+  scan = found[1] ~= '0' and found[1]
+end
 return respond.results({waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
   call.partition_kept_bytes, published, finished, count_added(key.journal), waits})

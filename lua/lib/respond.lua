@@ -16,18 +16,21 @@ function respond.results(results, due, more, besides)
     besides.credit}
 end
 
--- The last step of every operation that may hand items out: update turns, dispatch, serve log readers, trim, save, reply. A caller that
--- cannot send gets no deliveries; if there is something to send, the due time makes a frontend sweep at once.
-function respond.make(results, hint)
+-- The last step of every operation that may hand items out: update turns, dispatch; with `receive` let pull subscriptions receive, which
+-- returns the results; wake others, serve log readers, trim, save, reply. A caller that cannot send gets no deliveries; if there is something to send,
+-- the due time makes a frontend sweep at once.
+function respond.make(results, hint, receive)
   send_marks.record()
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
+  if receive then results = receive() end
   if call.partition_before.fair and call.fair_intake_behind then more = 1 end
   -- Asked here: most partitions use none of these.
   if budget.over() then
     more = 1
   else
     if call.partition_selects then more = math.max(more, matching.find_demand()) end
+    more = math.max(more, waiters.wake(hint))
     if call.partition_streams then more = math.max(more, log_delivery.run(deliveries)) end
     if call.partition_kept > 0 then more = math.max(more, trim.excess()) end
   end
@@ -35,9 +38,9 @@ function respond.make(results, hint)
   write_buffer.flush()
   local told = credit_report.make()
   partition.save()
-  for jid in pairs(call.dispatch_filled) do notices.tell({'filled', jid}) end
   if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
-  local due = pull_dispatch.frontend_is_due() and call.partition_now or next_due.time()
+  local owed = call.dispatch_owed or call.partition_streams and not (call.caller_sends or call.caller_alone)
+  local due = owed and call.partition_now or next_due.time()
   if call.partition_before.limits and not call.partition_several and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end
   if credit.coordinates() then due = coordinator.next(due) end

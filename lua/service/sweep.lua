@@ -13,11 +13,7 @@ local flying = inflight.get_many(late)
 for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
   local flight = flying[i]
-  if flight and inflight.is_unfetched(flight) then
-    lock_end.release(flight, 'expired', {})
-    -- The subscriber does not fetch. Until it does, others get the items.
-    subscriptions.mark_absent(flight.subid)
-  elseif flight then
+  if flight then
     notices.tell({'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
     lock_end.lose(flight, 'expired', {})
   else
@@ -32,6 +28,7 @@ subscription_expiry.tell_lapsed()
 if call.partition_before.schedules and schedule_times.are_due() then notices.tell({'scheduled'}) end
 handovers.resume(tonumber(arg.told_before))
 journal.trim()
+waiters.tidy()
 local more_names = dedupe_window.tidy(dedupe_window.SOME)
 if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.

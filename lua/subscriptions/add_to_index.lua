@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- Add an entry to an index of one bare JID: with `coming` before the change that it records, with `settled` after. The score is the time
 -- in ms, negative while the change is under way: so a late report of an end does not remove what begins again. In a full index the kind
--- `evict` removes the oldest entry. Returns the time, and 1 if the entry was known before.
+-- `evict` removes the oldest entry. Returns the time, 1 if the entry was known before, and how many others there are.
 -- ARGV: now index kind member most idle_seconds
 -- RETURNS: ok too-many
 local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, created_nodes = key.created_nodes}
 local index, now = indexes[arg.index], clock.now()
 local known = redis.call('ZSCORE', index, arg.member)
-local over = redis.call('ZCARD', index) - tonumber(arg.most) + 1
+local count = redis.call('ZCARD', index)
+local over = count - tonumber(arg.most) + 1
 if not known and arg.kind ~= 'settled' and over > 0 then
   local longest = arg.kind == 'evict' and redis.call('ZRANGEBYSCORE', index, 0, '+inf', 'LIMIT', 0, over) or {}
   if #longest < over then return {'too-many'} end
@@ -15,4 +16,4 @@ if not known and arg.kind ~= 'settled' and over > 0 then
 end
 redis.call('ZADD', index, string.format('%.0f', arg.kind == 'settled' and now or -now), arg.member)
 presence.keep()
-return {'ok', string.format('%.0f', now), known and 1 or 0}
+return {'ok', string.format('%.0f', now), known and 1 or 0, known and count - 1 or count}

@@ -37,6 +37,12 @@ end
 local function register(row, before, subscriber, owned)
   local known = usage.read(row.subid)
   if row.scope ~= '' then known.scope = row.scope end
+  local shown = known.scope ~= '' and known.scope or nil
+  -- What a pull subscription may hold is decided when it receives.
+  if subscriptions.pulls(subscriber) then
+    usage.write(row.subid, known)
+    return '0', shown
+  end
   local chooses = row.selector ~= '=' and (selectors.line(row.subid) or '') ~= row.selector
   local new = not before.jid or owned or known.registering ~= '0'
   local told = new or chooses or row.credit == '' or row.scope ~= '' or subscriber.qos ~= before.qos
@@ -49,7 +55,7 @@ local function register(row, before, subscriber, owned)
     -- A grant on its way is void: nothing of it will be used.
     ledger.take_own_grant(row.subid, tonumber(registration), math.huge)
   end
-  return registration, known.scope ~= '' and known.scope or nil
+  return registration, shown
 end
 
 -- An owner's credit ends with its ownership: a former owner begins anew.

@@ -181,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
             "node_full": self.options.node_full,
         }
         lines = [
-            {"item": name, "by": by, "body": body, "key": key, "once": "", "subids": ""}
+            {"item": name, "by": by, "body": body, "key": key, "once": ""}
             | {"hints": f"0 4 0 {reply}" if reply else ""}
             for name, by, body, key, reply in rows
         ]

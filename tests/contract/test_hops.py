@@ -13,13 +13,22 @@ from typing import Any, Final, Self
 
 import httpx
 import pytest
+from proton import Message
+from proton.utils import BlockingConnection
 
+from broker.model.commands import Declare
 from broker.model.names import Jid
+from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
+from frontends.amqp.auth.identity import Identity as AmqpIdentity
+from frontends.amqp.auth.shared_keys import Keys
+from frontends.amqp.server import AmqpServer
 from frontends.failed_logins import FailedLogins
 from frontends.passwords import Passwords
+from frontends.places import Places
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import Tokens
@@ -206,6 +215,7 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
     async with store.client() as client:
         await client.flushall()
     trips = _trips(monkeypatch)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
     # The client's logs would pass through our formatter, where an earlier test has set up logging.
     monkeypatch.setattr(logging.getLogger("httpx"), "disabled", True)
     settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
@@ -227,6 +237,62 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
                 answer = await http.post("/queues/jobs", content=b"x", headers={"Content-Type": "text/plain"})
             assert answer.status_code == 201
             assert trips == [["publish"]]
+        leases, receives, acknowledgements = [], [], []
+        for _ in range(_TIMES):
+            leases.append(Tracer())
+            with leases[-1]:
+                lease = (await http.post("/subscriptions", json={"destinations": "jobs"})).headers["Location"]
+            trips.clear()
+            receives.append(Tracer())
+            with receives[-1]:
+                found = await http.get(lease, headers={"Accept": "application/json"})
+            assert trips == [["receive"]]
+            message, *_ = found.json()["messages"]
+            acknowledgements.append(Tracer())
+            with acknowledgements[-1]:
+                assert (await http.delete(message["href"])).status_code == 200
+            assert (await http.delete(lease)).status_code == 200
     publish = _least(publishes)
     assert publish.calls.total() <= 110 and publish.files <= 30, str(publish)
+    for times, most in ((leases, 300), (receives, 210), (acknowledgements, 115)):
+        assert (least := _least(times)).calls.total() <= most, str(least)
+    await core.stop()
+
+
+async def test_ceilings_of_amqp(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attach, and a job from its receive to the answer of its acknowledgement, take at most so many calls."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
+    async with store.client() as client:
+        await client.flushall()
+    settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
+    core = RedisCore(Settings(**ADMITTING, **settings), None, "amqp")
+    await core.start()
+    identity = AmqpIdentity(Passwords("", FailedLogins("test")), Jid("a@x"), Keys(""), FailedLogins("test"))
+    server = AmqpServer(identity, "127.0.0.1", 0, context=None, places=Places(10))
+    server.start(core)
+    assert isinstance(await core.ask(Declare("jobs", Jid("a@x"), {})), Declared)
+    attaches, jobs = [], []
+
+    def connect() -> BlockingConnection:
+        return BlockingConnection(f"127.0.0.1:{server.port}", allowed_mechs="ANONYMOUS", timeout=PATIENCE_SECONDS)
+
+    # proton blocks: it has a thread of its own, whose calls are not counted.
+    peer = await asyncio.to_thread(connect)
+    sender = await asyncio.to_thread(peer.create_sender, "jobs")
+    for _ in range(_TIMES):
+        attaches.append(Tracer())
+        with attaches[-1]:
+            receiver = await asyncio.to_thread(peer.create_receiver, "jobs", credit=1)
+            await asyncio.sleep(0.1)
+        await asyncio.to_thread(sender.send, Message("x"))
+        jobs.append(Tracer())
+        with jobs[-1]:
+            await asyncio.to_thread(receiver.receive, PATIENCE_SECONDS)
+            await asyncio.to_thread(receiver.accept)
+            await asyncio.sleep(0.1)
+        await asyncio.to_thread(receiver.close)
+    for times, most in ((attaches, 700), (jobs, 400)):
+        assert (least := _least(times)).calls.total() <= most, str(least)
+    await asyncio.to_thread(peer.close)
+    await server.drain(PATIENCE_SECONDS)
     await core.stop()

@@ -22,6 +22,7 @@ from broker.model.commands import (
     Presence,
     Publish,
     PutSchedule,
+    Receive,
     Renew,
     Retract,
     SetQuota,
@@ -34,6 +35,7 @@ from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.outcomes import ReplyMode
 from broker.model.progress import Progress
+from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.quotas import Quota
 from broker.model.results import Refused
@@ -41,6 +43,7 @@ from broker.model.schedules import Schedule
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import relay
+from broker.redis_core.operations.operation import subid
 from broker.settings import CommandSettings
 from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore, Store
@@ -51,11 +54,13 @@ WORKER = Jid("worker@example.org/a")
 
 _NOTICES: Final = "sq:{service}:notices"
 _WAKEUP: Final = "sq:{service}:wakeup"
+_WAKEUPS: Final = "sq:{process:1c0f9a3b}:wakeups"
 
 _NAMED: Final[Mapping[str, Any]] = {
     "partition": lambda name: keys.of_partition(name, Partition("jobs", "8e71964d", 0)),
     "node": lambda name: keys.of_node(name, "jobs"),
     "service": keys.of_service,
+    "process": lambda name: keys.of_process(name, "1c0f9a3b"),
     "qos": keys.of_qos,
 }
 
@@ -201,6 +206,10 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     await core.measure()
     rest = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None, "rest")
     await rest.start()
+    lease = pull_jid(ALICE, "1f0b3c5d7e90003c")
+    await done(rest, Declare("fetched", ALICE, {}))
+    await done(rest, Subscribe("fetched", ALICE, lease, 5, Qos.PULLED, lease_ms=60_000))
+    waits = asyncio.create_task(rest.ask(Receive("fetched", ALICE, lease, 60_000, 60)))
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",
         # Only until a frontend has written it: tests/lua/test_complete.py has it.
@@ -211,6 +220,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
         "sq:{jobs@8e71964d/0}:grants_underway",
         _NOTICES,
         _WAKEUP,
+        _WAKEUPS,
     }
     seen: dict[str, list[str]] = {}
     deadline = time.monotonic() + 15
@@ -220,6 +230,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
             seen = await examples_of(client)
             missing = {name for name in missing if not shown(name, seen)}
             await asyncio.sleep(0.05)
+    waits.cancel()
     await rest.stop()
     assert not missing, {name: seen.get(name.rpartition(":")[2]) for name in missing}
 
@@ -227,6 +238,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
 def test_what_is_there_for_a_moment() -> None:
     """Short-lived keys that a command leaves for a frontend: the example is compared with what is written."""
     assert EXAMPLES[_WAKEUP] == "`1`", "tests/lua/test_leave_work.py"
+    assert shape(EXAMPLES[_WAKEUPS]).fullmatch(f"{subid(WORKER)} {Partition('jobs', '8e71964d', 0)}")
     written = relay.encode(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 

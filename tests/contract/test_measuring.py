@@ -12,9 +12,9 @@ from broker.model.commands import (
     Cancel,
     Declare,
     Delete,
-    Fetch,
     Publish,
     Purge,
+    Receive,
     Retract,
     RetractBatch,
     Subscribe,
@@ -25,7 +25,7 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
-from broker.model.results import Declared, Done, Fetched, Published, Refused, Retracted, RetractedBatch
+from broker.model.results import Declared, Done, Published, Received, Refused, Retracted, RetractedBatch
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.metrics import REASONS
@@ -202,6 +202,6 @@ async def test_pulled_items_wait_until_they_are_fetched(make_core: MakeCore, nod
     await published(core, node)
     assert counted(core, node, "wait_seconds_count") == 0
     for _ in range(2):
-        fetched = await core.ask(Fetch(node, ALICE, lease))
-        assert isinstance(fetched, Fetched) and len(fetched.items) == 1
+        fetched = await core.ask(Receive(node, ALICE, lease))
+        assert isinstance(fetched, Received) and len(fetched.items) == 1
         assert counted(core, node, "wait_seconds_count") == 1

@@ -12,13 +12,13 @@ import pytest
 import redis.asyncio as aioredis
 
 from broker import codec
-from broker.model.commands import Declare, Fetch, Publish, Retract, Subscribe, Unsubscribe
+from broker.model.commands import Declare, Publish, Receive, Retract, Subscribe, Unsubscribe
 from broker.model.core import WAITING_BYTES, Core
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
-from broker.model.results import Declared, Fetched, Published, Refused, Result, Retracted, Subscribed
+from broker.model.results import Declared, Published, Received, Refused, Result, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
@@ -54,7 +54,7 @@ def item(node: str) -> Publish:
 
 async def fetched(core: Core, node: str, jid: Jid, wait: float = 0) -> Result:
     """Fetch what a lease holds."""
-    return await core.ask(Fetch(node, ALICE, jid, 60_000, wait))
+    return await core.ask(Receive(node, ALICE, jid, 60_000, wait))
 
 
 async def stands_still(server: RedisServer, seconds: float = STANDS) -> None:
@@ -81,7 +81,7 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
     assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
     assert isinstance(await core.ask(item(node)), Published)
     held = await fetched(core, node, jid)
-    assert isinstance(held, Fetched) and len(held.items) == 1
+    assert isinstance(held, Received) and len(held.items) == 1
     away = asyncio.create_task(trouble(server))
     await asyncio.sleep(0.05)
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -93,7 +93,7 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
         # The pipeline has lost replies, and so searches for what they handed out.
         asked += [asyncio.create_task(core.ask(item(node))) for _ in range(8)]
         outcomes = await asyncio.gather(*asked)
-        assert isinstance(await waiting, Fetched | Refused)
+        assert isinstance(await waiting, Received | Refused)
     assert {type(outcome) for outcome in outcomes} <= {Published, Refused}
     async with asyncio.timeout(PATIENCE_SECONDS):
         # Those that were refused may all be missing.
@@ -103,7 +103,7 @@ async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: 
         first = held.items[0]
         assert isinstance(await core.ask(Retract(node, jid, first.item_id, first.token)), Retracted)
         # Its worker gets the next ones.
-        while not (isinstance(found := await fetched(core, node, jid, 1), Fetched) and len(found.items) == 2):  # noqa: ASYNC110
+        while not (isinstance(found := await fetched(core, node, jid, 1), Received) and len(found.items) == 2):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert first.token not in {each.token for each in found.items}
 

@@ -108,7 +108,7 @@ def test_bounds(tmp_path: Path) -> None:
 
 def test_promptness(tmp_path: Path) -> None:
     """Sweeps that are due together, and the takeover from a dead frontend, are timed over two frontends."""
-    assert list(_rows(tmp_path, "promptness")) == ["due_in_one_second", "takeover"]
+    assert list(_rows(tmp_path, "promptness")) == ["due_in_one_second", "takeover", "woken_elsewhere"]
 
 
 def test_amqp(tmp_path: Path) -> None:

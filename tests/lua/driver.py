@@ -44,8 +44,7 @@ NOTICES: Final = {
     "outcome": 3,
     "lost": 6,
     "lapsed": 3,
-    "filled": 2,
-    "fetched": 3,
+    "waiting": 3,
     "perished": 2,
     "scheduled": 1,
     "dependency": 2,
@@ -400,7 +399,7 @@ class Queue:
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; by default the body is the item and the time."""
-        columns = {"once": "", "subids": "", "key": "", "hints": ""}
+        columns = {"once": "", "key": "", "hints": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
@@ -601,17 +600,22 @@ class Queue:
         found: list[Any] = self.run("list_locks", {"subids": subids(jid)}).rows[0][1]
         return found
 
-    def fetch(
-        self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", one: str = "", **fixed: Any
-    ) -> list[Any]:
-        """Pull a subscription's items; return the answer's row."""
-        row = self.fetching(jid, lease=lease, after=after, comes=comes, one=one)
-        found: list[Any] = self.run("pull_items", row, **fixed).rows[0]
+    def receive(self, jid: str, limit: Any = "", **more: Any) -> list[Any]:
+        """Receive for a pull subscription up to a limit, by default its own credit; returns the answer's row."""
+        row, fixed = self.receiving(jid, limit), {"most": 200, "max_bytes": 1_048_576}
+        fixed |= {name: more.pop(name) for name in ("most", "max_bytes", "frontend") if name in more}
+        found: list[Any] = self.run("receive", row | more, **fixed).rows[0]
         return found
 
-    def fetching(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", one: str = "") -> dict[str, Any]:
-        """Return the row of a pull."""
-        return {"subid": subid(jid), "lease": lease, "after": after, "comes": comes, "one": one}
+    def receiving(self, jid: str, limit: Any = "", **more: Any) -> dict[str, Any]:
+        """Return the row of a receive; its own credit, the default limit, is found by its lease."""
+        own = {"limit": "*", "lease": "0"} if limit == "" else {"limit": limit, "lease": ""}
+        about = {"subid": subid(jid), "jid": jid, "lock_ms": "", "after": 0, "process": "", "selector": "="}
+        return about | own | more
+
+    def looking(self, jid: str) -> dict[str, Any]:
+        """Return the row of a look, which receives nothing."""
+        return self.receiving(jid) | {"limit": ""}
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
         """Return the state of each item, in order."""

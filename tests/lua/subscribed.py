@@ -22,9 +22,9 @@ def registered(
     coordinator, *others = parts
     told = []
     for queue in others:
-        code, held, version, shut = queue.register(jid, registration, qos, selector=selector)
+        code, held, version = queue.register(jid, registration, qos, selector=selector)
         assert code == "ok"
-        told.append(f"{queue.partition.number} {subid(jid)} {version} {held} {registration} {shut} 1")
+        told.append(f"{queue.partition.number} {subid(jid)} {version} {held} {registration} 0 1")
     return coordinator.grant_credit(" ".join(told), registered=f"{subid(jid)} {registration}")
 
 

@@ -15,7 +15,10 @@ def note(
     records: Records, member: str, kind: str = "coming", *, index: str = "nodes", at: int = 0, most: int = 2
 ) -> list[Any]:
     """Add an entry, so many ms after the first."""
-    return records.run("add_to_index", index=index, kind=kind, member=member, now=NOW + at, idle_seconds=60, most=most)
+    found: list[Any] = records.run(
+        "add_to_index", index=index, kind=kind, member=member, now=NOW + at, idle_seconds=60, most=most
+    )
+    return found[:3]
 
 
 def scores(records: Records, index: str) -> dict[str, int]:
@@ -43,3 +46,12 @@ def test_the_longest_known_gives_way(records: Records, index: str) -> None:
     assert note(records, "new", "evict", index=index, at=2) == ["ok", str(NOW + 2), 0]
     assert scores(records, index) == {"coming": 0, "new": -2}
     assert note(records, "newer", "evict", index=index, at=3) == ["too-many"]
+
+
+def test_counts_the_others(records: Records) -> None:
+    """The answer says how many other entries there are, so that a limit on some of them need not list them."""
+    for member, others in (("a", 0), ("b", 1), ("a", 1)):
+        found = records.run(
+            "add_to_index", index="nodes", kind="coming", member=member, now=NOW, idle_seconds=60, most=9
+        )
+        assert found[3] == others

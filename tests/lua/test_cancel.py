@@ -93,12 +93,15 @@ def test_came_back(queue: Queue) -> None:
     assert "history" not in queue.kept() and "delayed" not in queue.kept()
 
 
-def test_reserved(queue: Queue) -> None:
-    """An item that is reserved for a pull subscription, and that nobody has fetched, was no attempt: no journal record."""
-    queue.subscribe(W1, 1, qos="pulled", lease=60_000)
-    queue.publish("a")
-    assert cancel(queue, "a").words == ["ok"]
-    assert queue.journal() == [] and queue.stats()["in_flight"] == 0
+def test_received(queue: Queue) -> None:
+    """An item that a pull subscription has received was an attempt; one that waits for it was none."""
+    queue.subscribe(W1, 1, qos="pulled", lease="+60000")
+    queue.publish("a", "b")
+    (held,) = queue.receive(W1)[2]
+    answer = cancel(queue, "a", "b")
+    assert (answer.words, answer.notices) == (["ok", "ok"], [["cancelled", W1, "a", held[1]]])
+    assert [(each["type"], each["item"], each["subscriber"]) for each in queue.journal()] == [("cancelled", "a", W1)]
+    assert queue.receive(W1)[2] == [] and queue.stats()["in_flight"] == 0
 
 
 def test_on_its_way(queue: Queue) -> None:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.model.names import Partition
+from broker.redis_core.operations.subscriptions import encode_selector
+from broker.selectors.text import read
+from broker.selectors.values import selects
 from tests.lua.dependencies import note, record
 from tests.lua.driver import Answer, Queue, Runner
 from tests.lua.subscribed import carried, registered
@@ -31,6 +34,8 @@ class Play:
         self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
         self.chance, self.revision, self.made = chance, 0, 0
         self.waiting: list[tuple[Queue, str]] = []
+        self.pullers: dict[str, tuple[int, str]] = {}
+        """The credit and the selector of each that is subscribed."""
         self.configure()
 
     def configure(self, **fixed: str) -> None:
@@ -89,6 +94,8 @@ class Play:
         """Subscribe."""
         coordinator, sending = self.parts[0], "pulled" if jid in PULLERS else "unacknowledged"
         answer = coordinator.subscribe(jid, credit, sending, selector=selector)
+        if jid in PULLERS:
+            self.pullers[jid] = credit, selector
         number = str(answer.rows[0][3])
         if number != "0":
             self.carry(coordinator, registered(self.parts, jid, number, selector, sending))
@@ -96,10 +103,32 @@ class Play:
 
     def leave(self, jid: str) -> None:
         """Unsubscribe, and perhaps keep what is held; credit on its way comes too late."""
+        self.pullers.pop(jid, None)
         release = self.chance.choice(("", "1"))
         answers = [(queue, queue.unsubscribe(jid, release=release)) for queue in self.parts]
         for queue, answer in answers:
             self.carry(queue, answer)
+
+    def receive(self, queue: Queue) -> None:
+        """Let a pull subscription receive from a partition until it holds its credit in all, or only wait there."""
+        jid = self.chance.choice(PULLERS)
+        if jid not in self.pullers:
+            return
+        credit, selector = self.pullers[jid]
+        held = {each.partition.number: len(each.locks(jid)) for each in self.parts}
+        here, total = held[queue.partition.number], sum(held.values())
+        row = queue.receiving(jid, max(credit - total + here, 0), process=self.chance.choice(("", "p")))
+        row["selector"] = encode_selector(selector)
+        if len(self.parts) == 1:
+            row |= {"limit": "*", "lease": "0", "selector": "="}
+        answer = queue.run("receive", row, most=200, max_bytes=1_048_576)
+        (code, _until, found, _more, now_held, *_rest) = answer.rows[0]
+        # Only an item that was locked now has a wait.
+        fresh = [item for item in found if len(item) > 10]
+        assert (code, now_held) == ("ok", here + len(fresh)) and len(fresh) <= max(credit - total, 0)
+        for item in fresh:
+            assert not selector or selects(read(selector), {"p.group-id": item[6]} if item[6] else {})
+        self.carry(queue, answer)
 
     def end_lock(self, queue: Queue) -> None:
         """Acknowledge or give back."""
@@ -125,7 +154,7 @@ class Play:
             lambda: self.publish(queue): 30,
             lambda: self.subscribe(jid, chance.choice((1, 3, 9)), chance.choice(SELECTORS)): 12,
             lambda: self.leave(jid): 6,
-            lambda: queue.fetch(chance.choice(PULLERS)): 4,
+            lambda: self.receive(queue): 12,
             lambda: self.end_lock(queue): 24,
             lambda: self.move(queue): 3,
             self.end_parent: 3,

@@ -9,7 +9,6 @@ import pytest
 
 from tests.lua.driver import Answer, Queue, Runner, commands, unchecked
 from tests.lua.keyed_play import KeyedPlay
-from tests.lua.subscribed import carried
 from tests.lua.worded import W1, W2
 
 NOTHING = {"fair_items", "fair_tenants"}
@@ -288,7 +287,6 @@ def test_many_keys_cost_no_more(runners: dict[str, Runner]) -> None:
                     "body": "x",
                     "key": f"tenant {number}",
                     "once": "",
-                    "subids": "",
                     "hints": "",
                 }
                 for number in range(first, first + 100)
@@ -313,9 +311,9 @@ WEIGHTS: tuple[dict[str, str], ...] = ({}, {}, {"a": "4"}, {"a": "0.5", "b": "3"
 class Play(KeyedPlay):
     """A node with turns, two workers, two frontends in turn, and what must be true."""
 
-    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random) -> None:
+    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random, *, pulls: bool) -> None:
         """Open the node."""
-        super().__init__(runners, partitions, chance)
+        super().__init__(runners, partitions, chance, pulls=pulls)
         self.weights = chance.choice(WEIGHTS)
         self.by, self.revision = chance.choice(("key", "publisher")), 0
         self.switch(self.by)
@@ -326,6 +324,8 @@ class Play(KeyedPlay):
         """The rank and the number of each."""
         self.served: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
         """How many turns others have had since a tenant of a partition began to wait or had its own."""
+        self.gave_back: dict[str, str] = {}
+        """Who released each item last: a worker that pulls may leave it to the other (Q30), and then that turn has passed."""
 
     def switch(self, by: str) -> None:
         """Change the option."""
@@ -358,12 +358,15 @@ class Play(KeyedPlay):
             assert item not in self.held and self.waiting[item][0] <= queue.now
             eligible = self.eligible(queue)
             mine = self.tenant(item)
-            assert eligible[mine][0] == item
+            left = {each for each in self.waiting if self.pulls and self.gave_back.get(each) == jid}
+            assert next(each for each in eligible[mine] if each == item or each not in left) == item
             del self.waiting[item]
             self.held[item] = jid
             self.served[queue.partition.number, mine].clear()
             for other in eligible.keys() - {mine}:
                 turns = self.served[queue.partition.number, other]
+                if left.intersection(eligible[other]):
+                    turns.clear()
                 turns[mine] += 1
                 assert turns[mine] <= self.weight(mine) / self.weight(other) + 1, (mine, other)
         self.clear(queue)
@@ -377,12 +380,6 @@ class Play(KeyedPlay):
         for number, tenant in [*self.served]:
             if number == queue.partition.number and tenant not in self.eligible(queue):
                 del self.served[number, tenant]
-
-    def ran(self, queue: Queue, answer: Answer) -> None:
-        """Carry credit as frontends do, and check what goes out, in the order of each partition."""
-        given = carried(self.parts, queue, answer)
-        for part in self.parts:
-            self.handed(part, [(jid, item) for jid, item in given if self.home(item) is part])
 
     def publish(self) -> None:
         """Publish some items, most of one key, some delayed or more urgent."""
@@ -406,7 +403,7 @@ class Play(KeyedPlay):
             if self.chance.random() < 0.7:
                 self.ran(queue, queue.retract(jid, item))
                 continue
-            delay = self.chance.choice((0, 500))
+            delay, self.gave_back[item] = self.chance.choice((0, 500)), jid
             self.waiting[item] = (queue.now + delay, *self.order[item])
             self.ran(queue, queue.unlock(jid, item, delay_ms=delay))
 
@@ -418,16 +415,17 @@ class Play(KeyedPlay):
             self.ran(self.home(item), self.home(item).retract("root@x", item, owner="1"))
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("partitions", "pulls"), [(1, False), (3, False), (1, True)])
 @pytest.mark.parametrize("seed", range(6))
-def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> None:
+def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pulls: bool) -> None:
     """In each partition a tenant's next item is its most urgent and oldest, and others get only their share before it."""
-    play = Play(runners, partitions, random.Random(seed))
+    play = Play(runners, partitions, random.Random(seed), pulls=pulls)
     steps = (play.publish, play.publish, play.finish, play.finish, play.finish, play.delete, play.crash)
     for _ in range(100):
         play.at(play.parts[0].now + play.chance.choice((0, 3, 200, 700)))
         play.chance.choice(steps)()
         play.sweep()
+        assert len(play.held) == 6 or not any(play.eligible(queue) for queue in play.parts)
     while play.waiting or play.held:
         play.at(play.parts[0].now + 700)
         play.sweep()

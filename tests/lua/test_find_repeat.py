@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from broker.redis_core.operations.operation import subids
 from tests.lua.dependencies import record, wait
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1
 
 
-def find(queue: Queue, item: str = "", once: str = "", whose: str = "", waits: str = "", **fixed: Any) -> Answer:  # noqa: ANN401
+def find(queue: Queue, item: str = "", once: str = "", waits: str = "", **fixed: Any) -> Answer:  # noqa: ANN401
     """Ask for one publish."""
-    return queue.run("find_repeat", {"item": item, "once": once, "subids": whose, "waits": waits}, **fixed)
+    return queue.run("find_repeat", {"item": item, "once": once, "waits": waits}, **fixed)
 
 
 def test_find(queue: Queue) -> None:
@@ -43,14 +42,6 @@ def test_items_that_wait(queue: Queue) -> None:
     assert find(queue, "child").words == ["item-not-found"]
     assert find(queue, "child", waits="1").rows == [["duplicate", "child", 0, "0"]]
     assert find(queue, "other", waits="1").words == ["item-not-found"]
-
-
-def test_who_may_publish(queue: Queue) -> None:
-    """Only those learn it who may publish: with subids, while one of them is subscribed."""
-    queue.publish("a", dedupe="ignore")
-    assert find(queue, "a", whose=subids(W1), dedupe="ignore").words == ["forbidden"]
-    queue.subscribe(W1, 0)
-    assert find(queue, "a", whose=subids(W1), dedupe="ignore").words == ["duplicate"]
 
 
 @pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])

@@ -149,8 +149,8 @@ def test_a_report_that_was_overtaken(parts: Parts) -> None:
     assert used(coordinator, W1) == 2
 
 
-def test_an_old_report_that_it_is_absent(parts: Parts) -> None:
-    """Q35: an old report of absence has no effect after a later one that the subscriber is back."""
+def test_an_old_report_that_it_is_unknown(parts: Parts) -> None:
+    """Q35: an old report that the subscriber is unknown there has no effect after a later one that it is known."""
     coordinator, _, _ = parts
     subscribed(parts, W1, 1)
     (grant,) = made(wanted(coordinator, 1, 1))
@@ -274,7 +274,7 @@ def test_what_is_used_outlives_the_subscription(parts: Parts) -> None:
 
 
 def test_a_caller_that_cannot_send(parts: Parts) -> None:
-    """A caller that cannot send grants fairly to pull subscribers, up to the first in turn that is sent its items."""
+    """A caller that cannot send grants nothing, and says that a frontend has to."""
     coordinator, _, _ = parts
     subscribed(parts, W1, 1)
     answer = wanted(coordinator, 1, 2, frontend="")

@@ -82,25 +82,10 @@ def test_not_back_to_who_gave_it_back(parts: Parts) -> None:
 
 
 def test_one_that_cannot_send(parts: Parts) -> None:
-    """A caller that cannot send hands out only to pull subscribers."""
+    """A caller that cannot send hands out nothing, and gives the grant back whole."""
     _, one, _ = parts
     known(one, W1)
-    one.register(W2, 5, "pulled")
     one.publish("a", "b")
-    assert one.hand_out(W1, GRANT, 1, frontend="").given == []
-    answer = one.hand_out(W2, GRANT, 1, frontend="")
-    assert ["filled", W2] in answer.notices
-
-
-def test_absent(parts: Parts) -> None:
-    """An absent pull subscriber gets no items; the coordinator learns of it, and of its return."""
-    _, one, _ = parts
-    one.register(W1, 5, "pulled")
-    one.publish("a", "b")
-    one.hand_out(W1, GRANT, 1)
-    one.now += 6_000
-    assert held(one.expire()) == [(subid(W1), 0, GRANT, SHUT)]
-    answer = one.hand_out(W1, GRANT + 1, 1)
-    assert answer.notices == [] and held(answer) == [(subid(W1), 0, GRANT + 1, SHUT + 2 * 1)]
-    back = one.run("pull_items", {"subid": subid(W1), "lease": "", "after": 0, "comes": "1", "one": ""})
-    assert held(back) == [(subid(W1), 0, GRANT + 1, 0)]
+    answer = one.hand_out(W1, GRANT, 1, frontend="")
+    assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, 2 * 1)]
+    assert one.stats()["in_flight"] == 0

@@ -120,16 +120,20 @@ def test_the_clock_steps_back(unopened: Queue, back: int) -> None:
     assert len(items(unopened.expire())) <= 2
 
 
-def test_pulled_items(unopened: Queue) -> None:
-    """A caller that cannot send, and pull subscribers, are bound alike."""
+@pytest.mark.parametrize("frontend", ["f1", ""])
+def test_received_items(unopened: Queue, frontend: str) -> None:
+    """Pull subscribers are bound as all others, whoever asks for them; what the rate holds back is due at its time."""
     limited(unopened, rate="1/s", rate_burst=1, max_in_flight=2)
     unopened.publish(*"abc")
-    unopened.frontend = ""
-    unopened.subscribe(W1, 9, "pulled")
-    assert unopened.stats()["in_flight"] == 1
-    unopened.now += 1_000
-    answer = unopened.expire()
-    assert (unopened.stats()["in_flight"], answer.due) == (2, T0 + 2_000)
+    unopened.frontend = frontend
+    received = {"most": 200, "max_bytes": 1_000}
+    for due, held in ((T0 + 1_000, ["a"]), (T0 + 2_000, ["a", "b"]), (T0 + 60_000, ["a", "b"])):
+        answer = unopened.run("receive", unopened.receiving(W1, 9), **received)
+        assert [row[0] for row in answer.rows[0][2]] == held
+        unopened.now += 1_000
+        assert answer.due == due
+    unopened.retract(W1, "a")
+    assert [row[0] for row in unopened.receive(W1, 9)[2]] == ["b", "c"]
 
 
 def test_selected_and_urgent_items(unopened: Queue) -> None:
@@ -148,22 +152,34 @@ SEVEN = ("1/h", "30/h", "7/m", "50/m", "90/m", "1/s", "2/s")
 
 
 class Play:
-    """A node of one partition or several, with workers that have credit for everything, and two frontends in turn."""
+    """A node of one partition or several, with workers that have credit for everything, and two frontends in turn.
+
+    The workers are sent their items, or pull them.
+    """
 
     def __init__(
-        self, runners: dict[str, Runner], partitions: int, rate: str, rate_burst: int = 0, most: int = 0
+        self,
+        runners: dict[str, Runner],
+        partitions: int,
+        rate: str,
+        rate_burst: int = 0,
+        most: int = 0,
+        *,
+        pulls: bool = False,
     ) -> None:
-        """Open the node and subscribe two workers; keys are not compared, since plays are long."""
+        """Open the node and subscribe the workers; keys are not compared, since plays are long."""
         runner = Runner(runners["valkey"].client, checked=False)
         life = secrets.token_hex(4)
         self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
-        self.bucket, self.published = bucket(rate, rate_burst), 0
+        self.bucket, self.published, self.pulls = bucket(rate, rate_burst), 0, pulls
         self.held: list[tuple[Queue, str, str]] = []
         self.frontends = cycle(("f1", "f2"))
         for queue in self.parts:
             queue.open(partitions=partitions, limits=limits(rate, rate_burst, most))
         for worker in (W1, W2):
-            if partitions > 1:
+            if pulls:
+                self.parts[0].subscribe(worker, 1_000, "pulled")
+            elif partitions > 1:
                 subscribed(self.parts, worker, 1_000)
             else:
                 self.parts[0].subscribe(worker, 1_000)
@@ -187,7 +203,16 @@ class Play:
             names = [f"{queue.partition.number}.{self.published + number}" for number in range(count)]
             given += self.ran(queue, queue.publish(*names, max_items=10_000)) if names else 0
         self.published += count
-        return given
+        return given + self.receive()
+
+    def receive(self) -> int:
+        """Let workers that pull receive; return how many went out."""
+        before = len(self.held)
+        for worker in (W1, W2) if self.pulls else ():
+            known = {item for _queue, _jid, item in self.held}
+            found = [row[0] for row in self.parts[0].receive(worker)[2]]
+            self.held += [(self.parts[0], worker, item) for item in found if item not in known]
+        return len(self.held) - before
 
     def finish(self) -> int:
         """Acknowledge all that is held; return how many went out for it."""
@@ -197,20 +222,25 @@ class Play:
     def sweep(self) -> tuple[int, int]:
         """Sweep the first partition, which keeps the limits; return how many went out and when it is next due."""
         answer = self.parts[0].expire()
-        given = self.ran(self.parts[0], answer)
+        given = self.ran(self.parts[0], answer) + self.receive()
         return given, self.parts[0].expire().due if given else answer.due
 
 
 @pytest.mark.parametrize(
-    ("partitions", "rate"), [*((1, rate) for rate in SEVEN), *((3, rate) for rate in ("7/m", "50/m", "1/s"))]
+    ("partitions", "rate", "pulls"),
+    [
+        *((1, rate, False) for rate in SEVEN),
+        *((3, rate, False) for rate in ("7/m", "50/m", "1/s")),
+        *((1, rate, True) for rate in ("7/m", "50/m")),
+    ],
 )
-def test_ten_minutes(runners: dict[str, Runner], partitions: int, rate: str) -> None:
+def test_ten_minutes(runners: dict[str, Runner], partitions: int, rate: str, *, pulls: bool) -> None:
     """In ten minutes at seven limits exactly what the oracle allows goes out, at the times that the node says it is due.
 
     Where a second has a whole number of items, two minutes show as much.
     """
     lasts = 120_000 if rate.endswith("/s") else 600_000
-    play = Play(runners, partitions, rate)
+    play = Play(runners, partitions, rate, pulls=pulls)
     given = play.publish(1 + lasts // 240 // partitions)
     play.bucket.take(given)
     assert given == int(play.bucket.rate.size)
@@ -241,13 +271,13 @@ def test_late_sweeps(runners: dict[str, Runner]) -> None:
     assert 200 <= given <= 203
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("partitions", "pulls"), [(1, False), (3, False), (1, True)])
 @pytest.mark.parametrize("seed", range(4))
-def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> None:
+def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pulls: bool) -> None:
     """Publishes, acknowledgements, sweeps and pauses by chance: after each step out is what rate, bound and items allow."""
     chance = random.Random(seed)
     most = chance.choice((1, 5, 20))
-    play = Play(runners, partitions, chance.choice(("5/s", "100/m", "40/s")), 3, most)
+    play = Play(runners, partitions, chance.choice(("5/s", "100/m", "40/s")), 3, most, pulls=pulls)
     now, waiting = T0, 0
     for _ in range(150):
         now += chance.choice((0, 7, 40, 300, 2_000))
@@ -304,18 +334,13 @@ def test_an_unused_grant(three: Parts) -> None:
     assert carried(three, two, two.publish("c")) == [(W1, "c")]
 
 
-@pytest.mark.parametrize("way", ["left", "less", "absent"])
+@pytest.mark.parametrize("way", ["left", "less"])
 def test_a_grant_that_cannot_be_taken(parts: Parts, way: str) -> None:
-    """The share of the rate comes back when a subscriber has left, has other credit, or does not fetch by then."""
+    """The share of the rate comes back when a subscriber has left, or has other credit, by then."""
     first, one, _two = parts
     for queue in parts:
         queue.open(revision=2, partitions=3, limits=limits("2/h", 2))
-    registration = subscribed(parts, W1, 9)
-    if way == "absent":
-        one.register(W1, registration, "pulled")
-        assert carried(parts, one, one.publish("x")) == []
-        for queue in parts:
-            queue.now += 3_600_000
+    subscribed(parts, W1, 9)
     report = one.publish("a", "b").report
     assert report is not None
     granted = first.grant_credit(wants=f"1 {report.version} {report.wanted} A")
@@ -323,46 +348,13 @@ def test_a_grant_that_cannot_be_taken(parts: Parts, way: str) -> None:
     if way == "left":
         for queue in parts:
             queue.unsubscribe(W1)
-    elif way == "less":
-        subscribed(parts, W1, 8)
     else:
-        one.expire()
+        subscribed(parts, W1, 8)
     given = carried(parts, first, granted)
-    if way != "less":
+    if way == "left":
         number = str(first.subscribe(W2, 9).rows[0][3])
         given += carried(parts, first, registered(parts, W2, number))
     assert len(given) == 2
-
-
-def test_what_nobody_fetched(unopened: Queue) -> None:
-    """An item that was reserved and not fetched was not handed out: its share of both rates comes back, and others get it."""
-    unopened.open(limits=limits("1/h", 1), by_key=NodeConfig(rate_by_key="1/h").limits_by_key)
-    unopened.publish("a", "b", key="k")
-    unopened.subscribe(W1, 2, "pulled")
-    assert unopened.stats()["in_flight"] == 1
-    unopened.now += 5_000
-    unopened.expire()
-    assert items(unopened.subscribe(W2, 2)) == ["a"]
-    unopened.now += 3_500_000
-    assert items(unopened.retract(W2, "a")) == []
-    unopened.now += 100_000
-    assert items(unopened.expire()) == ["b"]
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_what_nobody_fetched_in_several(parts: Parts, at: int) -> None:
-    """Wherever it was reserved, the coordinator gets the share of the rate back."""
-    for queue in parts:
-        queue.open(revision=2, partitions=3, limits=limits("1/h", 1))
-    subscribed(parts, W1, 2, qos="pulled")
-    assert carried(parts, parts[at], parts[at].publish("a", "b")) == []
-    assert parts[at].stats()["in_flight"] == 1
-    for queue in parts:
-        queue.now += 5_000
-    assert carried(parts, parts[at], parts[at].expire()) == []
-    number = str(parts[0].subscribe(W2, 2).rows[0][3])
-    assert carried(parts, parts[0], registered(parts, W2, number)) == [(W2, "a")]
-    assert carried(parts, parts[at], parts[at].retract(W2, "a")) == []
 
 
 def test_neither_owners_nor_collections(three: Parts) -> None:

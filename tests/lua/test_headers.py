@@ -265,7 +265,7 @@ def test_journal() -> None:
     assert [tuple(re.findall(r"'(\w+)',", call)) for call in calls] == [STORED] * text.count("'XADD'")
     closings = "".join(code(path.read_text("utf-8")) for path in FOLDER.rglob("*.lua"))
     kinds = set(re.findall(r"journal\.add\('([a-z-]+)'", closings))
-    kinds |= set(re.findall(r"lock_end\.release\([\w.]+, '([a-z-]+)'", closings))
+    kinds |= set(re.findall(r"lock_end\.(?:release|lose)\([\w.]+, '([a-z-]+)'", closings))
     kinds |= set(re.findall(r"unsubscribing\.release\([\w.]+, '([a-z-]+)'", closings))
     kinds |= set(re.findall(r"kind, reason = '([a-z-]+)'", closings))
     assert kinds == {kind.value for kind in AttemptEnd}

@@ -11,7 +11,6 @@ from broker.model.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
 from tests.lua.keyed_play import KeyedPlay
-from tests.lua.subscribed import carried
 from tests.lua.worded import W1, W2
 
 NOTHING = {"key_locks", "key_rates", "key_blocked", "key_due", "group_of", "group_blocked"}
@@ -218,9 +217,9 @@ BOUNDS: tuple[tuple[int, Rate | None], ...] = (
 class Play(KeyedPlay):
     """A node with bounds by chance, two workers with credit for everything, two frontends in turn, and what must be true."""
 
-    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random) -> None:
+    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random, *, pulls: bool) -> None:
         """Open the node."""
-        super().__init__(runners, partitions, chance)
+        super().__init__(runners, partitions, chance, pulls=pulls)
         self.most, self.rate = chance.choice(BOUNDS)
         self.node_most, node_rate = chance.choice(
             ((0, None), (0, None), (4, None), (6, Rate(3, 1_000)), (0, Rate(200, 60_000, 2)))
@@ -253,9 +252,9 @@ class Play(KeyedPlay):
         """Count what workers hold of a key."""
         return Counter(item[0] for item in self.held)[key]
 
-    def ran(self, queue: Queue, answer: Answer) -> None:
-        """Carry credit as frontends do, and check what goes out."""
-        for jid, item in carried(self.parts, queue, answer):
+    def handed(self, _queue: Queue, given: list[tuple[str, str]]) -> None:
+        """Check what has gone out."""
+        for jid, item in given:
             assert item not in self.held and self.waiting.pop(item) <= self.now
             self.held[item] = jid
             bucket = self.bucket(item[0])
@@ -323,11 +322,11 @@ class Play(KeyedPlay):
         return found
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("partitions", "pulls"), [(1, False), (3, False), (1, True)])
 @pytest.mark.parametrize("seed", range(8))
-def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int) -> None:
+def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pulls: bool) -> None:
     """After each step of a play with two frontends no key is beyond its bounds, and no item waits that may go out."""
-    play = Play(runners, partitions, random.Random(seed))
+    play = Play(runners, partitions, random.Random(seed), pulls=pulls)
     for _ in range(100):
         play.at(play.now + play.chance.choice((0, 3, 200, 700)))
         play.chance.choice(

@@ -149,7 +149,7 @@ class Scene:
         # In a log nobody holds items, since its bounds remove them.
         self.on_queues: list[Callable[[Queue], Any]] = [
             *self.on_all,
-            lambda queue: queue.run("pull_items", queue.fetching(self.jid())),
+            lambda queue: queue.run("receive", self.received(queue), most=5, max_bytes=1000),
             lambda queue: queue.attach(self.jid(), self.dice.choice(["", "1", "2"])),
             lambda queue: queue.keep(self.jid()),
             lambda queue: queue.grant_credit(wants=f"{self.dice.randrange(3)} {queue.now * 1000} 2 A"),
@@ -203,6 +203,11 @@ class Scene:
         jid = self.jid()
         start = self.dice.choice(["@latest", "@earliest"])
         return {"subid": subid(jid), "jid": jid, "credit": 2, "start": start, "lease": 0}
+
+    def received(self, queue: Queue) -> dict[str, Any]:
+        """Return the row of a receive, which takes, only looks, or asks whether there is something."""
+        row = queue.receiving(self.jid(), self.dice.choice(["", "0", 1, 3]), process=self.dice.choice(["", "p1"]))
+        return row if self.dice.random() < 0.7 else row | {"limit": ""}
 
     def registered(self, queue: Queue) -> dict[str, Any]:
         """Return the row of a registered subscription."""

@@ -16,7 +16,7 @@ GIVE_BACK = frozenset(
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",
      "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",
-     "force_release", "disconnect_frontend", "pull_items", "release_reader", "leave_work",
+     "force_release", "disconnect_frontend", "receive", "release_reader", "leave_work",
      "subscribe", "subscribe_log", "register_subscription", "register_pool_partitions", "acquire_partition",
      "acquire_reader"}
 )  # fmt: skip

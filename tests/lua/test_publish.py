@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from broker.redis_core.operations.operation import subids
 from tests.lua.driver import T0, Answer, Queue
 from tests.lua.subscribed import carried
 from tests.lua.worded import ALICE, HARD, W1, W2, W3
@@ -89,7 +88,7 @@ def test_overwrite_in_order(queue: Queue) -> None:
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
     """X1: the last version of a batch stays, once."""
     answer = queue.run("publish", *(
-        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "subids": "", "hints": ""}
+        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "hints": ""}
         for body in ("one", "two", "three")
     ), dedupe="overwrite")  # fmt: skip
     assert answer.words == ["ok"] * 3
@@ -217,14 +216,6 @@ def test_full_gives_up_what_the_batch_names_again(queue: Queue) -> None:
     assert queue.subscribe(W1, 5).given == [(W1, "old")]
 
 
-def test_subscribers_only(queue: Queue) -> None:
-    """P7: with publish model `subscribers` only subscribers, bare or full, publish."""
-    rows = {"subids": subids("w1@x/a")}
-    assert queue.publish("a", **rows).words == ["forbidden"]
-    queue.subscribe("w1@x", 0)
-    assert queue.publish("a", **rows).words == ["ok"]
-
-
 def test_clock_steps_back(queue: Queue) -> None:
     """Guarantee 5: a clock that steps back stops no queue and changes no order."""
     queue.publish("a")
@@ -264,7 +255,7 @@ def test_more_than_one_script_hands_out(queue: Queue) -> None:
 @pytest.mark.parametrize("item", ["", "a"])
 def test_ticket(queue: Queue, item: str) -> None:
     """SX9: a second publish with a ticket has no effect, in the same batch or when the item is long gone."""
-    row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "subids": "", "hints": ""}
+    row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "hints": ""}
     answer = queue.run("publish", row, row)
     assert answer.words == ["ok", "duplicate"]
     queue.subscribe(W1, 1)
@@ -279,7 +270,7 @@ def test_ticket(queue: Queue, item: str) -> None:
 
 def test_ticket_with_a_digest(queue: Queue) -> None:
     """R10: with a digest in the ticket, a repeat with other content is reported; without one it is not."""
-    row = {"item": "a", "by": ALICE, "body": "b", "key": "", "once": "t\0one", "subids": "", "hints": ""}
+    row = {"item": "a", "by": ALICE, "body": "b", "key": "", "once": "t\0one", "hints": ""}
     answer = queue.run("publish", row, row, row | {"once": "t\0two"}, row | {"once": "t"})
     assert answer.rows == [["ok", "a"], ["duplicate", "a"], ["duplicate", "a", 1], ["duplicate", "a"]]
     queue.now += 7_199_999
@@ -290,7 +281,7 @@ def test_ticket_with_a_digest(queue: Queue) -> None:
 
 def test_ticket_of_a_replacement(queue: Queue) -> None:
     """X1: a publish that replaces a waiting item counts once as well: its repeat does not bring an old version back."""
-    row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "subids": "", "hints": ""}
+    row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "hints": ""}
     queue.publish("a", body="zeroth")
     assert queue.run("publish", row).words == ["ok"]
     queue.publish("a", body="second")

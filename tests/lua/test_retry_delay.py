@@ -77,13 +77,16 @@ def test_what_is_no_attempt_needs_no_rest(unopened: Queue) -> None:
     assert rest(unopened) == 2_000
 
 
-def test_a_reserved_item_that_nobody_fetched(unopened: Queue) -> None:
-    """An item that was only reserved for a pull subscriber goes on at once."""
+def test_a_received_item(unopened: Queue) -> None:
+    """An item that a pull subscriber received and gave back rests as any other, whoever would take it."""
     unopened.open(retry_delay="2000 10000 3 0")
     unopened.publish("a")
-    unopened.subscribe(W1, 1, "pulled")
+    assert len(unopened.receive(W1, 1)[2]) == 1
     unopened.subscribe(W2, 1)
-    unopened.now += 5_000
+    assert unopened.unlock(W1, "a").given == []
+    unopened.now += 1_999
+    assert unopened.receive(W1, 1)[2] == [] and unopened.expire().given == []
+    unopened.now += 1
     assert unopened.expire().given == [(W2, "a")]
 
 

@@ -101,16 +101,6 @@ def test_all_at_once(queue: Queue) -> None:
     assert queue.run("browse", subids=subids(W2)).rows[3] == [subid(W2)] * (subids(W2).count(subid(W2)))
 
 
-def test_may_publish(queue: Queue) -> None:
-    """P6: where subscribers may publish, any subscription of a JID suffices."""
-    again(queue)
-    again(queue)
-    leave(queue, FIRST)
-    assert queue.publish("a", subids=subids(W1)).words == ["ok"]
-    leave(queue)
-    assert queue.publish("b", subids=subids(W1)).words == ["forbidden"]
-
-
 def test_through_a_collection(queue: Queue) -> None:
     """H5, H6: below a collection each has a subid of its own in the leaf, besides that of a direct subscription."""
     names = [to_leaf_subid(POOL, name) for name in (FIRST, SECOND)]

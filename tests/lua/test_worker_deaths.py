@@ -200,19 +200,15 @@ def test_untried_for_ever(unopened: Queue) -> None:
     assert letter.attempts == 2
 
 
-def test_what_nobody_fetched_is_not_the_oldest(queue: Queue) -> None:
-    """A pull subscriber has received what it fetched; items set aside for it are no attempt and hide none."""
-    queue.publish(*"abc")
-    queue.subscribe(W1, 10, "pulled")
-    assert [row[0] for row in queue.fetch(W1, one="1")[2]] == ["a"]
+@pytest.mark.parametrize(("told", "counts"), [("", "a"), ("b", "b")])
+def test_of_a_pull_subscriber(queue: Queue, told: str, counts: str) -> None:
+    """A pull subscriber that is gone has begun the oldest that it received, or what it told; what it did not receive waits."""
+    queue.publish(*"abcd")
+    queue.subscribe(W1, 3, "pulled")
+    assert [row[0] for row in queue.receive(W1)[2]] == ["a", "b", "c"]
+    begin(queue, *told)
     leave(queue)
-    assert counted(queue) == "a"
-    queue.subscribe(W1, 10, "pulled")
-    # Invented: a frontend fetches the oldest first.
-    (second,) = queue.fetch(W1, one="1", after=queue.locks(W1)[0][1])[2]
-    assert second[0] == "b"
-    leave(queue)
-    assert counted(queue) == "ab"
+    assert counted(queue) == counts
 
 
 def test_the_holder_s_own_word_counts(queue: Queue) -> None:

@@ -8,7 +8,7 @@ from broker import keys
 from broker.model.names import Partition
 
 KINDS = {"hash", "stream", "zset", "set", "list"}
-HOLDERS = {"partition", "node", "jid", "service", "qos"}
+HOLDERS = {"partition", "node", "jid", "process", "service", "qos"}
 
 
 def test_table() -> None:

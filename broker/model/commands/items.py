@@ -86,11 +86,12 @@ NO_TOKEN: Final = 2**53
 
 
 @frozen
-class Fetch:
-    """Read what the pull subscription `jid` holds, in each partition what was locked after the token that the sender has seen.
+class Receive:
+    """Lock items for the pull subscription `jid` until it holds `limit`, and return what was locked after tokens already seen.
 
-    If there is nothing, wait for so many seconds. `lease_ms` renews the lease for so long from the end of the wait. Without
-    `comes` the sender only looks, which locks no items. `only` names one item by its node, partition and token: no other is read.
+    Without a `limit` it is the subscription's own credit. Locks last `lock_ms`, or the node's lock time. If there is nothing,
+    wait for so many seconds. `lease_ms` renews the lease for so long from the end of the wait. Without `takes` the sender only
+    looks, which locks nothing. `only` names one item by its node, partition and token: no other is read.
     """
 
     node: str
@@ -99,7 +100,9 @@ class Fetch:
     lease_ms: int | None = None
     wait_seconds: float = 0.0
     after: Mapping[Partition, int] = field(default_factory=dict)
-    comes: bool = True
+    limit: int | None = None
+    lock_ms: int | None = None
+    takes: bool = True
     only: tuple[str, int, int] | None = None
 
     def last_token_of(self, partition: Partition) -> int:
@@ -280,7 +283,7 @@ ItemCommand = (
     | Unlock
     | Renew
     | Locks
-    | Fetch
+    | Receive
     | Bounce
     | Confirm
     | Browse

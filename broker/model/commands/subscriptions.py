@@ -17,7 +17,8 @@ class Subscribe:
     `partitions` limits it to these (none: all). `group` or `epoch` makes the subscriber own them, so others are excluded (E26 to
     E28); `start` makes it read the log from there without consuming anything (E2). It expires (P31) at `until_ms`, 0 for
     never, or after `lease_ms`. `scope` is for a collection; with a `selector` it receives the items that this selects.
-    At most `batch` items share a stanza. `again`: where a JID may have several subscriptions, change the present one.
+    At most `batch` items share a stanza. `again`: where a JID may have several subscriptions, change the present one. A lease is
+    refused if its owner has `most` on the node, unless that is 0; one to a collection covers all that is below.
     """
 
     node: str
@@ -35,6 +36,7 @@ class Subscribe:
     again: bool = False
     lease_ms: int = 0
     batch: int = 1
+    most: int = 0
 
     @property
     def sending(self) -> Sending:

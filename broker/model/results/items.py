@@ -1,5 +1,8 @@
 """Outcomes of commands on items. Values only."""
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from broker.model.frozen import frozen
 from broker.model.items import Listed, Lock
 from broker.model.names import Jid, Partition
@@ -83,7 +86,8 @@ class HeldLocks:
 class HeldItem:
     """An item as its holder reads it, with its lock.
 
-    `attempt`, `untried` and `reply` are as in a `Delivery`, and `of` attempts may be made.
+    `attempt`, `untried` and `reply` are as in a `Delivery`, and `of` attempts may be made. `waited_ms` tells how long it waited
+    for its first attempt, which this is, and -1 that this is a later one; None where its holder has had it before.
     """
 
     partition: Partition
@@ -99,21 +103,21 @@ class HeldItem:
     reply: bool = False
     of: int = 1
     lock_seconds: int = 0
+    waited_ms: int | None = None
 
 
 @frozen
-class Fetched:
+class Received:
     """What a pull subscription holds, oldest locks first; it expires at `until_ms`, Redis's clock. `more`: a limit cut the list.
 
-    The `stamp` changes when the partition hands out items. `returned`: the subscription had let items expire without fetching
-    them, and is handed items again from now on.
+    `held` has how many it holds in each partition that was asked. Its `credit` is known where its lease is.
     """
 
     items: tuple[HeldItem, ...]
     until_ms: int
     more: bool = False
-    stamp: int = 0
-    returned: bool = False
+    held: Mapping[Partition, int] = field(default_factory=dict, hash=False)
+    credit: int = 0
 
 
 @frozen
@@ -147,7 +151,7 @@ ItemResult = (
     | Unlocked
     | Renewed
     | HeldLocks
-    | Fetched
+    | Received
     | Browsed
 )
 """Outcomes of commands on items."""

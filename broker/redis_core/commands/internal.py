@@ -1,18 +1,18 @@
 """Internal commands of the core: for sweeps, takeovers and hand-overs. No door can submit them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field, fields
 from typing import Any, Final, TypeVar, cast
 
 from broker.model import commands
-from broker.model.commands import Fetch, Publish
+from broker.model.commands import Publish, Receive
 from broker.model.frozen import frozen
 from broker.model.items import Owned
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Sending
-from broker.model.results import Refused, Result, Subscribed
+from broker.model.results import Received, Refused, Result, Subscribed
 from broker.model.tree import Scope
 from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
@@ -182,21 +182,71 @@ class LogExtent:
 
 
 @frozen
-class PullItems:
-    """Read what a pull subscription holds in one partition; its owner has seen deliveries up to the token `after`.
+class ReceiveFrom:
+    """Receive from one partition; its sender has seen what was locked up to the token `after`.
 
-    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long. `one` reads one item.
+    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long. With a `limit` items are
+    locked until so many are held there, up to the subscription's own credit for OWN_CREDIT. `process` is woken when there may be
+    more. `below`: the partition belongs to a leaf below the subscribed collection, whose `selector` it is told, as it was read.
     """
 
     node: str
     sender: Jid
     jid: Jid
     lease_ms: int | None
+    limit: int | None
+    lock_ms: int | None
     after: int
+    process: str = ""
+    selector: str = "="
     partition: int = 0
     incarnation: str = ""
-    comes: bool = True
-    one: bool = False
+    below: bool = False
+
+
+OWN_CREDIT = -1
+
+
+@frozen
+class ReceivedFrom:
+    """What a pull subscription received from a partition. Its `selector` is known with its lease; `waits`: more may go out."""
+
+    received: Received
+    selector: str
+    waits: bool
+
+
+@frozen
+class ReceiveNow:
+    """Receive from all partitions without waiting, and leave word where a `process` is to be woken when there may be more.
+
+    Of a subscription that was woken by some partitions only those are asked; in others it had `held` so many items.
+    """
+
+    node: str
+    command: Receive
+    process: str = ""
+    woken: frozenset[Partition] = frozenset()
+    held: Mapping[Partition, int] = field(default_factory=dict, hash=False)
+
+    def from_only_partition(self) -> ReceiveFrom:
+        """Return the command for the only partition of a node."""
+        command = self.command
+        limit = OWN_CREDIT if command.limit is None else command.limit
+        takes = command.takes and command.only is None
+        after = command.only[2] - 1 if command.only else next(iter(command.after.values()), 0)
+        about = command.node, command.sender, command.jid, command.lease_ms or 0
+        return ReceiveFrom(*about, limit if takes else None, command.lock_ms, after, self.process)
+
+
+@frozen
+class PassOn:
+    """Let a partition wake another subscription than one that waits no longer."""
+
+    node: str
+    subid: str
+    partition: int
+    incarnation: str
 
 
 @frozen
@@ -281,6 +331,7 @@ Internal = (
     | ListHoldings
     | ListUsage
     | ScanSubscribers
+    | PassOn
     | ReleasePartition
     | RenewPartition
 )
@@ -337,8 +388,8 @@ PartitionCommand = (
     | RegisterPoolSubscription
     | SubscribeLog
     | LogExtent
-    | Fetch
-    | PullItems
+    | ReceiveNow
+    | ReceiveFrom
     | MeterPublish
     | PublishIfKnown
     | FindRepeat
@@ -376,6 +427,7 @@ AnyCommand = commands.Command | PartitionCommand
 
 Outcome = (
     Result
+    | ReceivedFrom
     | Scanned
     | Left
     | Owned

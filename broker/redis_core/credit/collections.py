@@ -19,6 +19,7 @@ from broker.model.frozen import frozen
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem
+from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.results import Refused
 from broker.redis_core.commands.credit import (
     CreditReport,
@@ -215,6 +216,9 @@ class CollectionCredit:
 
     def _leave(self, leaf: Partition, leave: Leave) -> Leave:
         """Translate a command from the coordinator's subids to the leaf's."""
+        if is_pull_subscription(leave.jid):
+            # No leaf knows it, but for what it holds.
+            return replace(leave, node=leaf.node, incarnation=leaf.incarnation)
         pool = self._pool
         whose = leave.subid and to_leaf_subid(pool, leave.subid)
         return replace(leave, node=leaf.node, pool=pool, subid=whose, incarnation=leaf.incarnation)

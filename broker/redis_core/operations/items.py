@@ -118,19 +118,14 @@ def make_former_call(call: Call) -> Call:
     return replace(call, fixed=add_if_known, result=result)
 
 
-def publish_row(command: Publish, record: NodeRecord) -> Values:
+def publish_row(command: Publish, _record: NodeRecord) -> Values:
     """Return the arguments of one publish."""
-    publisher = bare_jid(command.sender)
-    must_subscribe = (
-        record.config.publish_model is PublishModel.SUBSCRIBERS and record.affiliation(publisher) not in _PUBLISHERS
-    )
     return {
         "item": command.item_id or "",
         "key": command.key,
-        "by": publisher,
+        "by": bare_jid(command.sender),
         "body": command.envelope,
         "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
-        "subids": subids(command.sender) if must_subscribe else "",
         "hints": "" if command.hints is NO_HINTS else _hints(command),
     }
 
@@ -138,7 +133,7 @@ def publish_row(command: Publish, record: NodeRecord) -> Values:
 def _repeat_row(command: FindRepeat, record: NodeRecord) -> Values:
     sent = Publish(command.node, command.sender, command.item_id, b"", 0, command.ticket, digest=command.digest)
     row = publish_row(sent, record)
-    return {name: row[name] for name in ("item", "once", "subids")} | {"waits": "1" if command.waits else ""}
+    return {name: row[name] for name in ("item", "once")} | {"waits": "1" if command.waits else ""}
 
 
 def _read_repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -> Result | DependentStored | Unknown:
@@ -170,8 +165,6 @@ def read_published(_command: object, reply: list[bytes], _record: NodeRecord) ->
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
         return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
-    if code == b"forbidden":
-        return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
     return _refuse(code)
 
 

@@ -80,19 +80,19 @@ class SubscriptionOver:
 
 
 @frozen
-class PullFilled:
-    """Items were locked for a pull subscription."""
+class WorkWaits:
+    """Items wait for a pull subscription; a poll or link in this process waits for them."""
 
-    jid: Jid
+    process: str
+    subid: str
 
 
 @frozen
 class ToCount:
-    """A counter of this process is to be increased; of fetched items, with the waits of those at their first attempt."""
+    """A counter of this process is to be increased."""
 
     counter: str
     amount: int
-    waits_ms: tuple[int, ...] = ()
 
 
 @frozen
@@ -114,7 +114,7 @@ ScriptNotice = (
     | DependencyDue
     | LeaseOver
     | SubscriptionOver
-    | PullFilled
+    | WorkWaits
     | ToCount
     | SchedulesDue
 )
@@ -226,7 +226,7 @@ def _handover(row: list[bytes], _partition: Partition) -> Handover:
     return Handover(position.decode(), to.decode(), note.decode())
 
 
-def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901, PLR0911  (a table of cases)
+def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
     kind, *values = row
     match kind, values:
         case b"lost", (jid, group, epoch, fence, reason):
@@ -238,16 +238,14 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901
             return SubscriptionOver(Jid(jid.decode()), collection(through.decode()))
         case b"perished", (amount,):
             return ToCount("perished", amount)
-        case b"fetched", (amount, waits_ms):
-            return ToCount("delivered", amount, tuple(waits_ms))
         case b"scheduled", ():
             return SchedulesDue()
         case b"outcome", (position, line):
             return OutcomeDue(position.decode(), ItemOutcome.read(line))
         case b"dependency", (mark,):
             return DependencyDue(mark.decode())
-        case b"filled", (jid,):
-            return PullFilled(Jid(jid.decode()))
+        case b"waiting", (process, whose):
+            return WorkWaits(process.decode(), whose.decode())
         case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):
             through, whose = subscription(*told)
             cancelled = kind == b"cancelled"

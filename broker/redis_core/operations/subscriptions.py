@@ -1,13 +1,13 @@
-"""Calls about subscriptions: subscribe, set options, read options, unsubscribe, leave, locks, pulls and registrations."""
+"""Calls about subscriptions: subscribe, set options, read options, unsubscribe, leave, locks, receives and registrations."""
 
 from typing import Any
 
-from broker.model.commands import Browse, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
+from broker.model.commands import NO_TOKEN, Browse, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.items import Lock
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.qos import Sending
-from broker.model.results import Fetched, HeldItem, HeldLocks, Refused, Result, Subscribed
+from broker.model.qos import Qos, Sending
+from broker.model.results import Done, HeldItem, HeldLocks, Received, Refused, Result, Subscribed
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.credit import (
     PoolPartitions,
@@ -17,7 +17,7 @@ from broker.redis_core.commands.credit import (
     RegisterSubscription,
     ReregisterSubscription,
 )
-from broker.redis_core.commands.internal import Begun, Leave, Left, PullItems
+from broker.redis_core.commands.internal import OWN_CREDIT, Begun, Leave, Left, PassOn, ReceivedFrom, ReceiveFrom
 from broker.redis_core.operations.items import WHICH
 from broker.redis_core.operations.operation import (
     MOST_OF_ONE,
@@ -36,10 +36,11 @@ from broker.selectors.text import read
 MOST_REACHED = 1_024
 """Most partitions below a collection that its subscribers work on: each registration asks all of them."""
 
-MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
-"""Items of one partition that a pull subscription reads at once, and about so many bytes of all that are read together."""
+MOST_RECEIVED, RECEIVED_BYTES = 200, 1_048_576
+"""Items that a pull subscription receives at once from a partition, and about so many bytes for all that receive together."""
 
 WORK = Scope(SubscriptionType.ITEMS, 1)
+ALL_WORK = Scope(SubscriptionType.ITEMS, None)
 NEWS = Scope(SubscriptionType.NODES, 1)
 
 UNSELECTED = "a selector applies to shared work: log readers and partition owners receive everything"
@@ -109,7 +110,7 @@ def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> s
     if not record.config.collects:
         return ""
     if command.scope is None and isinstance(command, Subscribe):
-        return str(WORK if command.credit else NEWS)
+        return str(ALL_WORK if command.qos is Qos.PULLED else WORK if command.credit else NEWS)
     return "" if command.scope is None else str(command.scope)
 
 
@@ -189,35 +190,45 @@ def _read_held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLoc
     )
 
 
-def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
-    lease = "" if command.lease_ms is None else command.lease_ms
-    # The queue's owners may look at another's pull subscription: that does not hand it items.
-    comes = "1" if command.comes and bare_jid(command.jid) == bare_jid(command.sender) else ""
+def _receive_row(command: ReceiveFrom, _record: NodeRecord) -> Values:
+    limit: str | int = "" if command.limit is None else "*" if command.limit == OWN_CREDIT else command.limit
     return {
         "subid": subid(command.jid),
-        "lease": lease,
+        "jid": command.jid,
+        "lease": "" if command.lease_ms is None else command.lease_ms,
+        # The queue's owners may look at another's pull subscription: that does not hand it items.
+        "limit": limit if bare_jid(command.jid) == bare_jid(command.sender) else "",
+        "lock_ms": "" if command.lock_ms is None else command.lock_ms,
         "after": command.after,
-        "comes": comes,
-        "one": "1" if command.one else "",
+        "process": command.process,
+        "selector": command.selector,
     }
 
 
-def _read_fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
+def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:
+    nothing: Values = dict.fromkeys(("jid", "lease", "limit", "lock_ms", "process"), "")
+    return {"subid": command.subid, "after": NO_TOKEN, "selector": _AS_IT_IS, **nothing}
+
+
+def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -> ReceivedFrom | Refused:
     if reply[0] != b"ok":
         return refuse(reply[0], "the subscription has expired")
-    _code, until_ms, rows, more, stamp, returned = reply
+    _code, until_ms, rows, more, held, credit, selector, waits = reply
     partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
-    items = (
+    items = tuple(
         HeldItem(
             *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published),
             untried=untried,
             reply=bool(reply),
             of=of,
             lock_seconds=lasts,
+            waited_ms=waited[0] if waited else None,
         )
-        for item, token, attempt, ends, by, body, key, published, untried, reply in rows
+        for item, token, attempt, ends, by, body, key, published, untried, reply, *waited in rows
     )
-    return Fetched(tuple(items), until_ms, bool(more), stamp, returned=bool(returned))
+    return ReceivedFrom(
+        Received(items, until_ms, bool(more), {partition: held}, credit), selector.decode(), bool(waits)
+    )
 
 
 def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _record: NodeRecord) -> Values:
@@ -235,7 +246,7 @@ def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _rec
 def _read_registered(
     _command: RegisterSubscription | RegisterPoolSubscription, reply: list[Any], _record: NodeRecord
 ) -> Registered | Refused:
-    return Registered(reply[1], reply[2], bool(reply[3])) if reply[0] == b"ok" else refuse(reply[0])
+    return Registered(reply[1], reply[2]) if reply[0] == b"ok" else refuse(reply[0])
 
 
 def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Values]:
@@ -278,10 +289,12 @@ get_subscription = Call(
 )
 unsubscribe = Call("unsubscribe", read_ended, row=_unsubscribe_row)
 leave = Call("unsubscribe", read_ended, row=_leave_row)
-pull_items = Call(
-    "pull_items",
-    _read_fetched,
-    lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES},
-    _fetch_row,
-)
+
+
+def _receive_limits(_command: object, _record: NodeRecord) -> Values:
+    return {"most": MOST_RECEIVED, "max_bytes": RECEIVED_BYTES}
+
+
+receive = Call("receive", _read_received, _receive_limits, _receive_row)
+pass_on = Call("receive", lambda _command, _reply, _record: Done(), _receive_limits, _pass_on_row)
 list_locks = Call("list_locks", _read_held, row=_locks_row)

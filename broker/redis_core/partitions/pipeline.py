@@ -10,7 +10,7 @@ keeps nothing that another frontend would miss.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from operator import attrgetter
@@ -29,7 +29,8 @@ from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
     Outcome,
-    PullItems,
+    ReceivedFrom,
+    ReceiveFrom,
     Scanned,
     Sweep,
     TakeOver,
@@ -39,13 +40,13 @@ from broker.redis_core.operations.operation import (
     DependencyDue,
     LeaseOver,
     LockOver,
-    PullFilled,
     SchedulesDue,
     ScriptNotice,
     ScriptReply,
     SubscriptionOver,
     ToCount,
     Values,
+    WorkWaits,
     split_reply,
 )
 from broker.redis_core.partitions import delivery_batches
@@ -71,7 +72,7 @@ _TURNS = 4
 _MANY = 32
 """Answers and deliveries of a reply that are given during the next call: fewer take less time than smaller calls cost."""
 _DEREGISTERED = "-"
-_QUIET = {PullItems, Sweep}
+_QUIET = {ReceiveFrom, Sweep}
 
 
 class PartitionPipeline:
@@ -396,7 +397,7 @@ class PartitionPipeline:
         if self._unread is None:
             return
         (record, kind, requests, read), self._unread = self._unread, None
-        call = CALLS[kind]
+        call, results = CALLS[kind], list[Outcome]()
         try:
             parts = [read] if call.row is None else map(split_reply, read.rows)
             results = list(map(call.result, map(_COMMAND, requests), parts, repeat(record)))
@@ -407,7 +408,9 @@ class PartitionPipeline:
             self._fail(requests)
         try:
             self._hand_out(record, read)
-            if self._server.operations[call.script].writes and not (kind in _QUIET and _is_unchanged(requests, read)):
+            if self._server.operations[call.script].writes and not (
+                kind in _QUIET and _is_unchanged(requests, results, read)
+            ):
                 self._core.partition_changed(self._partition)
             # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
             if read.more and (call.row is not None or ROWS[kind].hands_out) and not self._core.congested():
@@ -450,10 +453,10 @@ class PartitionPipeline:
                 self._core.lease_expired(self.node, jid, whose)
             case SubscriptionOver(jid, collection):
                 self._core.subscription_ended(collection or self.node, jid)
-            case PullFilled(jid):
-                self._core.wake_polls(jid)
-            case ToCount(counter, amount, waits_ms):
-                self._core.count(counter, amount, self.node, waits_ms)
+            case WorkWaits(process, whose):
+                self._core.wake(process, self._partition, whose)
+            case ToCount(counter, amount):
+                self._core.count(counter, amount, self.node)
             case SchedulesDue():
                 self._core.fire_schedules(self.node)
             case _:
@@ -488,8 +491,15 @@ class PartitionPipeline:
             request(result)
 
 
-def _is_unchanged(requests: list[Request], read: ScriptReply) -> bool:
-    """Return whether a pull or a sweep has certainly changed nothing that is measured."""
+def _is_unchanged(requests: list[Request], results: Sequence[Outcome], read: ScriptReply) -> bool:
+    """Return whether a receive or a sweep has certainly changed nothing that is measured."""
     command = requests[0].command
-    quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)
+    quiet = not any(map(_locks, results)) and (
+        isinstance(command, ReceiveFrom) or (isinstance(command, Sweep) and command.passing)
+    )
     return quiet and not (read.deliveries or read.notices or read.handovers)
+
+
+def _locks(result: Outcome) -> bool:
+    """Return whether items were locked by a receive."""
+    return isinstance(result, ReceivedFrom) and any(item.waited_ms is not None for item in result.received.items)

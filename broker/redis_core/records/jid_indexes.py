@@ -37,10 +37,11 @@ TrueEntries = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
 
 @frozen
 class Noted:
-    """When an entry was noted (Redis's ms), and whether it was `known` before."""
+    """When an entry was noted (Redis's ms), whether it was `known` before, and how many `others` the index had."""
 
     at_ms: int
     known: bool
+    others: int
 
 
 class Index:
@@ -121,7 +122,7 @@ class Index:
         replies = await self._run(
             [self._call("add_to_index", jid, {**fixed, "member": member}) for jid, member in entries]
         )
-        return [Noted(int(reply[1]), known=bool(reply[2])) if reply[0] == b"ok" else None for reply in replies]
+        return [Noted(int(reply[1]), bool(reply[2]), reply[3]) if reply[0] == b"ok" else None for reply in replies]
 
     async def _remove(self, removed: Sequence[tuple[Jid, str, Value]]) -> None:
         rows: dict[Jid, list[dict[str, Value]]] = {}

@@ -33,7 +33,7 @@ from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.schedules import Overlap
 from broker.redis_core.commands.credit import RegisterPoolSubscription
-from broker.redis_core.commands.internal import AcquirePartition, PullItems, SubscribeLog
+from broker.redis_core.commands.internal import AcquirePartition, ReceiveFrom, SubscribeLog
 from broker.redis_core.operations.subscriptions import subid_refusal
 from broker.selectors.text import UnreadableSelector, read
 
@@ -62,6 +62,7 @@ _ALWAYS_THERE = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries stay, so a schedule cannot wait for the last one to go"
 )
 _NO_PUBLISHER = Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
+NOT_SUBSCRIBED = Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
 _NO_RESULTS = Refused(
     Problem.UNSUPPORTED, "the node keeps no ends of items, for its stanzaq#result_seconds is 0: an owner may change it"
 )
@@ -126,6 +127,8 @@ def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _affil
 def subscribing(command: Subscribe, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a subscription."""
     wrong = _check_own(command, Problem.JID_MISMATCH) or _check_selector(command)
+    if command.qos is Qos.PULLED:
+        wrong = wrong or _check_limits(record)
     return wrong or _complete(_check_reading(record, affiliation), _check_queueing(command, record))
 
 
@@ -135,10 +138,12 @@ def attaching(command: AcquirePartition, record: NodeRecord, affiliation: Affili
     return wrong or _complete(_check_reading(record, affiliation), _check_queueing(command, record))
 
 
-def fetching(command: PullItems, _record: NodeRecord, affiliation: Affiliation) -> Refused | None:
-    """Allow a pull subscription's own JID, and the node's owners, to see what it holds."""
+def receiving(command: ReceiveFrom, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
+    """Allow a pull subscription's own JID to receive, and the node's owners to see what it holds."""
     mine = bare_jid(command.jid) == bare_jid(command.sender)
-    return None if mine or affiliation is Affiliation.OWNER else _LEASED
+    if not mine and affiliation is not Affiliation.OWNER:
+        return _LEASED
+    return joining(command, record, affiliation) if command.below else None
 
 
 def reading(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
@@ -151,7 +156,9 @@ def browsing(command: Browse, record: NodeRecord, affiliation: Affiliation) -> R
     return _check_reading(record, affiliation) or subid_refusal(command)
 
 
-def joining(_command: RegisterPoolSubscription, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
+def joining(
+    _command: RegisterPoolSubscription | ReceiveFrom, record: NodeRecord, affiliation: Affiliation
+) -> Refused | None:
     """Authorize a subscriber through a collection."""
     return _check_reading(record, affiliation) or (_check_limits(record) if record.config.queueing else _NO_WORK)
 
@@ -206,6 +213,11 @@ def publishing(command: Publish, record: NodeRecord, affiliation: Affiliation) -
         if command.hints.reply is ReplyMode.KEPT and not record.config.result_seconds:
             return _NO_RESULTS
     return None if command.options is None else _preconditions(command.options, record)
+
+
+def must_be_subscribed(record: NodeRecord, command: Publish) -> bool:
+    """Return whether somebody may publish only while subscribed, with any resource and at any door, if the node asks for it."""
+    return record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
 
 
 def repeating(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Final
 
 from broker.model.commands import Browse
-from broker.model.results import Browsed, Counted, Ended, Extents, Fetched, HeldLocks, Purged, Released, Replay
+from broker.model.results import Browsed, Counted, Ended, Extents, HeldLocks, Purged, Received, Released, Replay
 from broker.redis_core.commands.dependency_parts import Awaited
 from broker.redis_core.commands.internal import Left
 
@@ -16,16 +16,16 @@ _LARGEST: Final = frozenset({"oldest_ms", "subscribers"})
 """Counts that partitions share: each knows every subscription."""
 
 
-def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
-    """Merge what a pull subscription holds in several partitions; the `first` one knows its lease."""
-    found = sorted((item for part in (first, *others) for item in part.items), key=lambda item: item.deadline_ms)
-    parts = (first, *others)
-    return Fetched(
-        tuple(found),
+def received(parts: Sequence[Received]) -> Received:
+    """Merge what a pull subscription holds in several partitions; the first one knows its lease."""
+    first = parts[0]
+    items = {(item.partition, item.token): item for part in parts for item in part.items}
+    return Received(
+        tuple(sorted(items.values(), key=lambda item: item.deadline_ms)),
         first.until_ms,
         any(part.more for part in parts),
-        sum(part.stamp for part in parts),
-        returned=any(part.returned for part in parts),
+        {partition: held for part in parts for partition, held in part.held.items()},
+        first.credit,
     )
 
 

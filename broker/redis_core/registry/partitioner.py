@@ -30,8 +30,8 @@ class Place(Enum):
     DEPARTURE = auto()
     """Every partition that may know a subscription, which ends there."""
 
-    LEASE = auto()
-    """The coordinator, which knows the lease, then all partitions that hold items for it."""
+    RECEIVER = auto()
+    """The first partition, which knows the lease, and all that may have items for it."""
 
     NOWHERE = auto()
     """A partition that the node does not have."""

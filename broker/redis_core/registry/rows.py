@@ -232,7 +232,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.ReadOutcome: Row(
         script=item_scripts.read_outcome,
-        handler=lambda do: do.fetching.outcome,
+        handler=lambda do: do.receiving.outcome,
         waits=True,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
@@ -283,7 +283,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_metric_of_bounce),
     items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
-    items.Fetch: Row(handler=lambda do: do.fetching.fetch, waits=True, place=Place.LEASE),
+    items.Receive: Row(handler=lambda do: do.receiving.receive, waits=True),
     items.PrepareMessage: Row(handler=lambda do: do.exactly_once.prepare),
     items.Deliver: Row(handler=lambda do: do.exactly_once.deliver),
     items.Reserve: Row(handler=lambda do: do.exactly_once.reserve),
@@ -380,7 +380,8 @@ ROWS: Final[Mapping[type, Row]] = {
         place=named_partition,
     ),
     internal.LogExtent: Row(script=log_scripts.log_extent, judge=may.reading),
-    internal.PullItems: Row(script=subscription_scripts.pull_items, judge=may.fetching),
+    internal.ReceiveNow: Row(place=Place.RECEIVER, part=lambda command, _number: command.from_only_partition()),
+    internal.ReceiveFrom: Row(script=subscription_scripts.receive, judge=may.receiving),
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     internal.MeterPublish: Row(script=item_scripts.meter_publish, judge=may.publishing, leaf_only=may.NO_PUBLISH),
     internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
@@ -436,6 +437,7 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.Leave: Row(
         script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.unsubscribed
     ),
+    internal.PassOn: Row(script=subscription_scripts.pass_on, internal=True, place=named_partition),
     internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named_partition),
     internal.RenewPartition: Row(script=ownership_scripts.renew_ownership, internal=True, place=named_partition),
     internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named_partition, hands_out=True),

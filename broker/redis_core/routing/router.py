@@ -4,7 +4,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -14,7 +14,6 @@ import structlog
 
 from broker.model.commands import (
     Cancel,
-    Fetch,
     Publish,
     Renew,
     Retract,
@@ -25,8 +24,9 @@ from broker.model.commands import (
 )
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
+from broker.model.options import PublishModel
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Fetched, Refused
+from broker.model.results import Refused
 from broker.redis_core.commands.credit import CreditReport, ReregisterSubscription
 from broker.redis_core.commands.internal import (
     GONE,
@@ -37,7 +37,8 @@ from broker.redis_core.commands.internal import (
     Leave,
     MeterPublish,
     Outcome,
-    PullItems,
+    ReceivedFrom,
+    ReceiveNow,
     Scanned,
     Unknown,
     convert,
@@ -51,13 +52,14 @@ from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.ports import NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
-from broker.redis_core.registry.merge import fetched
+from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry.partitioner import COORDINATOR, Place
 from broker.redis_core.registry.repeats import may_be_stored
 from broker.redis_core.registry.rows import ROWS, UNKNOWN, merge_outcomes, place, refusal
 from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.routing.quota_meter import QuotaMeter
+from broker.redis_core.routing.receiver import Receiver
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import FAILED, Reply, Tasks, start, then
 
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
-_NotOne = Literal[Place.ALL, Place.SUBSCRIPTION, Place.DEPARTURE, Place.LEASE, Place.NOWHERE]
+_NotOne = Literal[Place.ALL, Place.SUBSCRIPTION, Place.DEPARTURE, Place.RECEIVER, Place.NOWHERE]
 """Places of a command that is for several partitions, or for none."""
 
 _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
@@ -86,13 +88,14 @@ class RoutingContext:
     """What all routers of a core share.
 
     `tasks` run work that takes more than one script. The partitions below a collection are read from `tree` and asked through
-    the `routers` of their nodes. Publishes are metered by `quotas`.
+    the `routers` of their nodes. Publishes are metered by `quotas`. `subscribed` tells whether a JID is subscribed to a node.
     """
 
     tasks: Tasks
     tree: Tree
     routers: Routers
     quotas: QuotaMeter
+    subscribed: Callable[[str, Jid], Coroutine[Any, Any, bool]]
 
 
 class NodeRouter:
@@ -101,7 +104,7 @@ class NodeRouter:
     def __init__(self, known: NodeCache, make: MakePipeline, context: RoutingContext) -> None:
         """Make pipelines by `make` when they are first needed."""
         tasks, routers = context.tasks, context.routers
-        self._quotas = context.quotas
+        self._quotas, self._subscribed = context.quotas, context.subscribed
         self.known = known
         self._make = make
         self._tasks = tasks
@@ -109,6 +112,7 @@ class NodeRouter:
         self.balancer = Balancer(known.node, self.ask)
         self._partitioned = PartitionedSubscriptions(self.ask, self._other_partitions, self.balancer.check)
         self.pool = CollectionCredit(known, context.tree, routers, tasks.background)
+        self._receiver = Receiver(known, self.pool, self._pipeline_of)
         self._reports = CreditReports(self.balancer, routers, tasks.background, self._sweep)
         self._turns = count()
         self._collected = False
@@ -196,6 +200,14 @@ class NodeRouter:
             pipeline = self._pipelines[number] = self._make(number=number, router=self)
         return pipeline
 
+    def _pipeline_of(self, partition: Partition) -> PartitionPipeline:
+        """Return the pipeline of a partition of this node, or of one below it."""
+        return (
+            self.pipeline(partition.number)
+            if partition.node == self.known.node
+            else self._routers(partition.node).pipeline(partition.number)
+        )
+
     def pipelines(self) -> list[PartitionPipeline]:
         """Return all open pipelines."""
         return list(self._pipelines.values())
@@ -267,14 +279,15 @@ class NodeRouter:
     ) -> None:
         """Route a command; a cached record never refuses one, for the node may have grown."""
         record = self.known.record
-        if (
-            record is not None
-            and (record.config.publish_rate or self._quotas.known.meters)
-            and not metered
-            and ROWS.get(type(command), UNKNOWN).metered
-            and self._meter(record, command, reply, partitions, cached=cached)
-        ):
-            return
+        if record is not None and not metered and ROWS.get(type(command), UNKNOWN).metered:
+            assert isinstance(command, Publish)
+            if record.config.publish_model is PublishModel.SUBSCRIBERS and may.must_be_subscribed(record, command):
+                step = partial(self._meter_and_route, record, command, partitions=partitions, cached=cached)
+                self._tasks.answer(self._check_subscribed(command.sender), then(reply, _on_admitted, step))
+                return
+            limited = record.config.publish_rate or self._quotas.known.meters
+            if limited and self._meter(record, command, reply, partitions, cached=cached):
+                return
         if record is not self._last_record:
             self._last_record = record
             self._former_partitions.set_growth(record)
@@ -290,6 +303,15 @@ class NodeRouter:
             self._queue(command, reply)
         else:
             self._route_to_several(command, reply, partitions, where)
+
+    def _meter_and_route(
+        self, record: "NodeRecord", command: Publish, reply: Reply, *, partitions: int, cached: bool
+    ) -> None:
+        if not self._meter(record, command, reply, partitions, cached=cached):
+            self._route(command, reply, partitions, cached=cached, metered=True)
+
+    async def _check_subscribed(self, publisher: Jid) -> Refused | None:
+        return None if await self._subscribed(self.known.node, publisher) else may.NOT_SUBSCRIBED
 
     def _meter(self, record: "NodeRecord", command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> bool:
         """Meter a publish by its publisher's rate, then by the quotas of the node's owner; returns whether anything limits it."""
@@ -357,13 +379,20 @@ class NodeRouter:
                 self._tasks.answer(self._end_subscription(command, partitions), reply)
             case Place.DEPARTURE:
                 self._send_to_all(command, reply, partitions)
-            case Place.LEASE:
-                assert isinstance(command, Fetch)
-                self._tasks.answer(self._pull(command), reply)
+            case Place.RECEIVER:
+                assert isinstance(command, ReceiveNow)
+                self._receive(command, reply)
             case Place.NOWHERE:
                 reply(_NOWHERE)
             case _:
                 assert_never(where)
+
+    def _receive(self, now: ReceiveNow, reply: Reply) -> None:
+        """Receive, from one partition without a task."""
+        if self._count == 1 and not self._collects:
+            self.pipeline(COORDINATOR).submit(now.from_only_partition(), then(reply, _answer_received))
+        else:
+            self._tasks.answer(self._receiver.receive(now), reply)
 
     def _subscribe(
         self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
@@ -441,44 +470,6 @@ class NodeRouter:
     ) -> Outcome:
         return await self._partitioned.subscribe(command, partitions)
 
-    async def _pull(self, command: Fetch) -> Outcome:
-        """Check a pull subscription's lease, then read what it holds in all partitions of the queue or below the collection."""
-        record = await self.known.read()
-        if record is None:
-            return GONE
-        coordinator = record.partition(COORDINATOR)
-        comes, one = command.comes, command.only is not None
-        asked = PullItems(
-            command.node,
-            command.sender,
-            command.jid,
-            command.lease_ms,
-            command.last_token_of(coordinator),
-            comes=comes,
-            one=one,
-        )
-        first: Outcome = await self.ask(COORDINATOR, asked)
-        if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
-            return first
-
-        def part(of: Partition) -> asyncio.Future[Any]:
-            after = command.last_token_of(of)
-            found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes, one)
-            return ask_pipeline(
-                (self if of.node == coordinator.node else self._routers(of.node)).pipeline(of.number), found
-            )
-
-        others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
-        # Skip partitions that cannot answer now: a deleted leaf, or one that refuses the subscription, holds nothing for it.
-        parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
-        found = fetched(first, parts)
-        if not (found.items or command.wait_seconds or self._collects):
-            # What the coordinator granted to itself before it was asked is handed out by a script that came after.
-            again: Outcome = await self.ask(COORDINATOR, replace(asked, lease_ms=None))
-            if isinstance(again, Fetched):
-                return replace(found, items=again.items, more=again.more)
-        return found
-
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return merge_outcomes(command, await self._partitioned.leave(command, partitions))
 
@@ -516,13 +507,18 @@ class NodeRouter:
         reply(next(hindered, outcome))
 
 
+def _answer_received(reply: Reply, outcome: ReceivedFrom | Refused) -> None:
+    """Answer with what one partition has given."""
+    reply(outcome.received if isinstance(outcome, ReceivedFrom) else outcome)
+
+
 def _answer_known(refused: Refused, reply: Reply, outcome: Outcome | Unknown) -> None:
     """Answer a refused command by what its partition knows of it."""
     reply(refused if isinstance(outcome, Unknown) else outcome)
 
 
 def _on_admitted(step: Callable[[Reply], None], reply: Reply, outcome: Outcome | None) -> None:
-    """Go on with a publish that was let through."""
+    """Go on with a publish that was let through so far."""
     if isinstance(outcome, Refused):
         reply(outcome)
     else:

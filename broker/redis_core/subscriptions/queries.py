@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from broker import keys
-from broker.model.commands import Affiliations, ListSubscribers, Subscriptions
+from broker.model.commands import Affiliations, ListSubscribers, Subscribe, Subscriptions
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page
+from broker.model.pull_subscriptions import lease_seconds
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import GONE, Ask
@@ -108,6 +109,17 @@ class SubscriptionQueries:
             return (_subscription(ref, State.PENDING if ref.jid in waiting else State.NONE),)
 
         return {ref.jid: tuple(existing.get(ref, ())) or other(ref) for ref in refs}
+
+    async def has_most_leases(self, command: Subscribe) -> bool:
+        """Return whether the owner of a new lease has as many on the node as it may; two at once may exceed that by one."""
+        refs = [ref for ref in await self._store.subscription_refs(command.jid) if ref.node == command.node]
+        leases = [ref for ref in refs if lease_seconds(ref.jid) and ref.jid != command.jid]
+        return len(leases) >= command.most and len(await self._existing(leases)) >= command.most
+
+    async def is_subscribed(self, node: str, jid: Jid) -> bool:
+        """Return whether a bare JID is subscribed to a node, with any resource."""
+        refs = [ref for ref in await self._store.subscription_refs(jid) if ref.node == node]
+        return bool(await self._existing(refs))
 
     async def find_occupied(self, entries: Sequence[Entry]) -> set[Entry]:
         """Return the index entries whose JID is subscribed or still holds locks there (Q34)."""

@@ -5,7 +5,7 @@ change is made.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
@@ -14,16 +14,18 @@ from broker.model.commands import Presence, Subscribe, Unsubscribe
 from broker.model.items import Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
+from broker.model.qos import Qos
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Ask, Leave, Left
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.records.jid_indexes import Entry, TrueEntries
+from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.tasks import start
 
 _AT_ONCE: Final = 1_000
+_TOO_MANY: Final = "you are subscribed to as many nodes as you may"
 
 
 class Groups(Protocol):
@@ -36,18 +38,28 @@ class Groups(Protocol):
         """Reassign the partitions of a JID that left the node; returns whether it was a group member."""
 
 
+class Queries(Protocol):
+    """What subscriptions ask about others."""
+
+    async def find_occupied(self, entries: Sequence[Entry]) -> set[Entry]:
+        """Return the index entries whose JID is subscribed or still holds locks there."""
+
+    async def has_most_leases(self, command: Subscribe) -> bool:
+        """Return whether the owner of a new lease has as many on the node as it may."""
+
+
 class SubscriptionService:
     """Carries out subscribes, unsubscribes and presence."""
 
     def __init__(
-        self, store: NodeStore, occupied: TrueEntries, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
+        self, store: NodeStore, queries: Queries, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
     ) -> None:
-        """Change subscriptions by `ask`; `occupied` returns who is subscribed or still holds locks."""
+        """Change subscriptions by `ask`."""
         self._notify = notify
         self._groups = groups
         self._store = store
         self._index = store.subscribed
-        self._occupied = occupied
+        self._occupied, self._has_most_leases = queries.find_occupied, queries.has_most_leases
         self._ended: set[Entry] = set()
         self._ask = ask
         # Each call uses its own connection, so without a queue two changes of one JID could change places. A single queue
@@ -57,6 +69,8 @@ class SubscriptionService:
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose change in the partition is under way; most subscribes wait for nothing else."""
+        if command.qos is Qos.PULLED:
+            return await self._subscribe_pulled(command, outcome)
         entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), members = await asyncio.gather(
@@ -69,7 +83,7 @@ class SubscriptionService:
         if isinstance(result, Subscribed) and noted is None:
             await self._ask(Leave(command.node, command.jid, subid=result.subid))
             await self._groups.remove_member(command.node, command.jid)
-            return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
+            return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, _TOO_MANY)
         # A refusal does not change an earlier subscription of this JID; a retryable one leaves the new one undecided. The index
         # entry stays in both cases.
         if isinstance(result, Subscribed) or (noted and noted.known):
@@ -77,6 +91,22 @@ class SubscriptionService:
             start(self._settle_entry(entry))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
             await self._index.remove([entry], noted.at_ms)
+        return result
+
+    async def _subscribe_pulled(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
+        """Finish a pull subscription. Its JID is new: no group has it, and its entry need not be noted again when it is done."""
+        entry = SubscriptionRef(command.node, command.jid).entry
+        (noted,) = await self._index.note([entry], self._occupied)
+        full = bool(noted and command.most and noted.others >= command.most and await self._has_most_leases(command))
+        result: Result = await outcome
+        if noted and (full or (isinstance(result, Refused) and not result.problem.retryable)):
+            await self._index.remove([entry], noted.at_ms)
+        if isinstance(result, Subscribed) and (full or noted is None):
+            await self._ask(Leave(command.node, command.jid))
+            detail = (
+                f"you have {command.most} subscriptions to it already, the maximum: end some" if full else _TOO_MANY
+            )
+            return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, detail)
         return result
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:

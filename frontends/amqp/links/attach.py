@@ -12,15 +12,13 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.pull_subscriptions import new_pull_name, pull_jid
 from broker.model.qos import Qos
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
-from broker.model.tree import Scope, SubscriptionType
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import CONDITION, LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.links import attach_options, filters
 from frontends.amqp.links.context import LinkContext
-from frontends.amqp.links.lock_keeper import LEASE_MS
 from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
-from frontends.amqp.links.queue_consumer import LinkSubscription, QueueConsumer
+from frontends.amqp.links.queue_consumer import LEASE_MS, LinkSubscription, QueueConsumer
 from frontends.amqp.links.replies import Replies
 from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
@@ -142,14 +140,10 @@ class LinkAttacher:
                 )
             )
         jid, collects = pull_jid(self.context.sender, new_pull_name()), record.config.collects
-        scope = Scope(SubscriptionType.ITEMS, None) if collects else None
-        command = Subscribe(
-            record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
-        )
-        subscribed = await self._ask(command, Subscribed)
-        subscription = LinkSubscription(
-            record.name, collects or record.config.partitions > 1, self.context.sender, jid, subscribed.subid
-        )
+        command = Subscribe(record.name, self.context.sender, jid, 0, Qos.PULLED, selector=selector, lease_ms=LEASE_MS)
+        await self._ask(command, Subscribed)
+        several = collects or record.config.partitions > 1
+        subscription = LinkSubscription(record.name, several, self.context.sender, jid)
         if not link.alive:
             self.context.core.submit(
                 Unsubscribe(subscription.node, self.context.sender, jid, "", release=True), lambda _result: None

@@ -15,10 +15,7 @@ from broker.model.commands import Retract, Unlock
 from broker.model.core import Core
 from broker.model.problems import Problem
 from broker.model.results import Refused, Renewed, Result
-from frontends.amqp.messages.lock_ref import LockRef
-
-LEASE_MS: Final = 10_000
-"""How long after the death of a frontend its consumers' items go to others."""
+from frontends.amqp.messages.lock_ref import LOCK_MS, LockRef
 
 PAUSE_SECONDS: Final = 0.2
 _LEAST_SECONDS: Final = 0.25
@@ -117,7 +114,7 @@ class LockKeeper:
         self, command: Retract | Unlock, then: Then, began: float | None, result: Result, *, certain: bool
     ) -> None:
         refusal, now = result if isinstance(result, Refused) else None, time.monotonic()
-        if refusal and refusal.problem.is_ours and now < (began or now) + LEASE_MS / 1000:
+        if refusal and refusal.problem.is_ours and now < (began or now) + LOCK_MS / 1000:
             again = partial(self.end, command, then, certain=certain, began=began or now)
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, again)
         else:

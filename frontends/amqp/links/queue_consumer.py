@@ -1,7 +1,7 @@
 """A consumer's link to a queue: it receives locked items, and its outcomes end the locks.
 
-Each link has a pull subscription of its own, as over HTTP. The subscription's credit follows the link's, and the link
-returns all items it holds when it ends. Must not know how a link is attached.
+Each link has a pull subscription of its own, as over HTTP, and receives while the peer gives it credit. It returns all items
+that it holds when it ends. Must not know how a link is attached.
 """
 
 import asyncio
@@ -13,34 +13,30 @@ from typing import Final
 
 import structlog
 
-from broker.model.commands import NO_TOKEN, Fetch, Retract, SetSubscriptionOptions, Stats, Unlock, Unsubscribe
+from broker.model.commands import Receive, Retract, Unlock, Unsubscribe
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
-from broker.model.results import Counted, Fetched, HeldItem, Refused, Result
-from broker.tasks import serve
+from broker.model.results import HeldItem, Received, Refused, Result
+from broker.tasks import serve, start
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
 from frontends.amqp.links.context import LinkContext
-from frontends.amqp.links.lock_keeper import LEASE_MS, PAUSE_SECONDS, LockKeeper, Then
+from frontends.amqp.links.lock_keeper import PAUSE_SECONDS, LockKeeper, Then
 from frontends.amqp.messages import deliveries
-from frontends.amqp.messages.lock_ref import LockRef
+from frontends.amqp.messages.lock_ref import LOCK_MS, LockRef
 from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.protocol.outcomes import Outcome
 
+LEASE_MS: Final = 15_000
+"""A link that has not looked for so long is gone."""
+
 _WAIT_SECONDS: Final = 60.0
-_BEAT_SECONDS: Final = 3.0
-"""The time between two fetches of a link without credit, which keep its subscription alive."""
-
-_LOOK_SECONDS: Final = 0.15
-_LOOKS: Final = (1, 5)
-"""How long, and how often, a drain looks for items that may go out: of one partition, and of several, between which credit moves.
-
-A number of looks, because a slow service takes longer for each, and for the moves too.
-"""
+_BEAT_SECONDS: Final = 5.0
+"""The time between two looks of a link without credit, which keep its subscription alive."""
 
 _SETTLE_PAUSE_SECONDS: Final = 0.005
-"""Consumers that settle usually add credit in the next frame: wait this long before lowering their credit."""
+"""Consumers that settle usually add credit in the next frame: wait this long before receiving for less credit."""
 
 _UNSENT_BYTES: Final = 1_048_576
 _ELSEWHERE_MS: Final = 2_000
@@ -49,6 +45,10 @@ _ELSEWHERE_MS: Final = 2_000
 _ELSEWHERE_MOST: Final = 1_000
 
 _OVER: Final = frozenset({Problem.NOT_SUBSCRIBED, Problem.LEASE_OVER})
+_ENDED: Final = frozenset({Problem.ITEM_NOT_FOUND, Problem.LOCK_LOST, Problem.LOCKED_BY_ANOTHER, Problem.FORBIDDEN})
+"""Refusals of an outcome that comes after the lock has ended."""
+
+_STOLEN: Final = Fault(STOLEN, "the lock has ended: another consumer may have the item, or somebody has cancelled it")
 
 _log = structlog.get_logger("stanzaq.amqp")
 
@@ -61,7 +61,6 @@ class LinkSubscription:
     several: bool
     owner: Jid
     jid: Jid
-    subid: str
 
 
 class QueueConsumer:
@@ -73,13 +72,15 @@ class QueueConsumer:
         self._subscription = subscription
         self._core = context.core
         self._flush = context.connection.flush
-        self._credit = 0
         self._outgoing = 0
         self._outgoing_bytes = 0
         self._endings: list[tuple[Retract | Unlock, Then]] = []
         self._excluded: OrderedDict[tuple[Partition, str], None] = OrderedDict()
         self._seen: dict[Partition, int] = {}
         self._looked_at = 0.0
+        self._asking: asyncio.Task[Result] | None = None
+        self._asked_for = 0
+        self._ending = 0
         self._was_blocked = False
         self._news = asyncio.Event()
         self._holding = LockKeeper(context.core, self._news.set)
@@ -119,6 +120,8 @@ class QueueConsumer:
         """Look again: there may be credit or an outcome."""
         self._news.set()
         self._changed.set()
+        if self.link.draining:
+            self._ask_anew()
 
     def on_credit(self) -> None:
         """Look again if output was blocked and no longer is."""
@@ -136,27 +139,48 @@ class QueueConsumer:
     # Receiving items.
 
     async def _deliver(self) -> None:
-        """Fetch items while there is credit, and keep the subscription alive."""
+        """Receive items while there is credit, and keep the subscription alive."""
         while True:
             self._changed.clear()
             self._was_blocked = self._was_blocked or self._output_full
             rests = self._looked_at + _BEAT_SECONDS - time.monotonic()
             if self._room() > 0 and not self._was_blocked:
-                self._take(await self._fetch(_WAIT_SECONDS))
+                draining = self.link.draining
+                found = await self._receive(0 if draining else _WAIT_SECONDS)
+                if found:
+                    self._take(found)
+                    if draining and not found.items and not self._outgoing and self._count_wanted() <= self._asked_for:
+                        self.link.drained()
+                        self._flush()
             elif rests > 0:
                 await _wait_at_most(self._changed, rests)
-            else:
-                self._take(await self._fetch(0))
+            elif found := await self._receive(0):
+                self._take(found)
 
-    async def _fetch(self, wait: float) -> Fetched:
-        subscription = self._subscription
+    async def _receive(self, wait: float) -> Received | None:
+        """Receive up to the link's credit; None if that has changed meanwhile."""
+        # What ends counts no more, in the same partition: its end goes first.
+        self._submit(len(self._endings))
+        self._asked_for = self._count_wanted()
+        subscription, takes = self._subscription, self._room() > 0 and not self._output_full
+        command = Receive(
+            *(subscription.node, subscription.owner, subscription.jid, LEASE_MS, wait, dict(self._seen)),
+            limit=self._asked_for,
+            lock_ms=LOCK_MS,
+            takes=takes,
+        )
         while True:
-            # A peer that does not read gets no new items.
-            after = dict.fromkeys(self._seen, NO_TOKEN) if self._output_full else dict(self._seen)
-            found = await self._core.ask(
-                Fetch(subscription.node, subscription.owner, subscription.jid, LEASE_MS, wait, after)
-            )
-            if isinstance(found, Fetched):
+            self._asking = start(self._core.ask(command))
+            try:
+                found = await self._asking
+            except asyncio.CancelledError:
+                if self._stopped or self._is_cancelled():
+                    raise
+                return None
+            finally:
+                self._asking.cancel()
+                self._asking = None
+            if isinstance(found, Received):
                 self._looked_at = time.monotonic()
                 self._holding.set_redis_time(found.until_ms - LEASE_MS)
                 return found
@@ -168,13 +192,23 @@ class QueueConsumer:
                 raise fault(found)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _take(self, found: Fetched) -> None:
-        """Send the fetched items; return those without credit."""
+    @staticmethod
+    def _is_cancelled() -> bool:
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
+    def _ask_anew(self) -> None:
+        """Give up a wait for items that began with other credit."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def _take(self, found: Received) -> None:
+        """Send the received items; return those whose credit has gone meanwhile."""
         for item in sorted(found.items, key=lambda item: item.token):
             if self._output_full:
                 break
             if item.token <= self._seen.get(item.partition, 0):
-                # Another fetch has returned it already.
+                # An earlier answer had it.
                 continue
             self._seen[item.partition] = item.token
             lock_ref = LockRef.of(self._subscription.jid, item)
@@ -229,7 +263,7 @@ class QueueConsumer:
     def _on_outcome(self, number: int, outcome: Outcome, settled: bool) -> None:  # noqa: FBT001  (the link's signature)
         lock_ref = self._holding.pop(number)
         if lock_ref is None:
-            self.link.answer(number, Fault(STOLEN, "the lock has expired: another consumer may have the item"))
+            self.link.answer(number, _STOLEN)
             return
         if outcome.elsewhere:
             self._exclude(lock_ref)
@@ -241,7 +275,8 @@ class QueueConsumer:
             self._excluded.popitem(last=False)
 
     def _answer(self, number: int, refusal: Refused | None) -> None:
-        self.link.answer(number, fault(refusal) if refusal else None)
+        stolen = refusal is not None and refusal.problem in _ENDED
+        self.link.answer(number, _STOLEN if stolen else fault(refusal) if refusal else None)
         self._flush()
 
     def _end(self, command: Retract | Unlock, then: Then | None = None) -> None:
@@ -249,75 +284,36 @@ class QueueConsumer:
         self._news.set()
 
     async def _maintain(self) -> None:
-        """Adjust the credit, end locks, renew the others, and drain."""
+        """End locks, renew the others, and receive anew for less credit."""
         while True:
             await _wait_at_most(self._news, self._holding.due_seconds)
             self._news.clear()
-            if self._endings and self._count_wanted() < self._credit and not self.link.settles:
-                await _wait_at_most(self._news, _SETTLE_PAUSE_SECONDS)
-                self._news.clear()
-            # Lower the credit before ending locks, so that no new items arrive for credit that is gone.
-            counted = len(self._endings)
-            await self._adjust_credit()
-            self._submit(counted)
+            if self._asking and self._count_wanted() < self._asked_for:
+                if not self.link.settles:
+                    await _wait_at_most(self._news, _SETTLE_PAUSE_SECONDS)
+                    self._news.clear()
+                if self._count_wanted() < self._asked_for:
+                    # Before locks end, so that no new items arrive for credit that is gone.
+                    self._ask_anew()
+            self._submit(len(self._endings))
             self._holding.renew()
-            if self.link.draining and self.link.open_for() > 0:
-                await self._drain()
 
     def _submit(self, count: int) -> None:
         """End the first `count` of the locks that are to end."""
         endings, self._endings = self._endings[:count], self._endings[count:]
         for command, then in endings:
-            self._holding.end(command, then, certain=self.link.settles)
+            self._ending += 1
+            self._holding.end(command, partial(self._on_ended, then), certain=self.link.settles)
+
+    def _on_ended(self, then: Then, refusal: Refused | None) -> None:
+        """Answer an outcome. A wait may have begun while its item still counted, in another partition."""
+        self._ending -= 1
+        if self._subscription.several and not self._ending:
+            self._ask_anew()
+        then(refusal)
 
     def _count_wanted(self) -> int:
         return len(self._holding) + max(0, self._room())
-
-    async def _adjust_credit(self) -> None:
-        """Set the subscription's credit to the link's credit plus the held items."""
-        wanted = self._count_wanted()
-        if wanted == self._credit:
-            return
-        subscription = self._subscription
-        found = await self._core.ask(
-            SetSubscriptionOptions(subscription.node, subscription.owner, subscription.jid, subscription.subid, wanted)
-        )
-        if not isinstance(found, Refused):
-            self._credit = wanted
-        elif found.problem in _OVER:
-            raise Fault(DETACHED, "the link's subscription has expired: attach again")
-        elif found.problem.is_ours:
-            await asyncio.sleep(PAUSE_SECONDS)
-            self._news.set()
-        else:
-            raise fault(found)
-
-    async def _drain(self) -> None:
-        """Send the available items, then return the remaining credit; items that the peer has to make room for are available."""
-        if self._output_full:
-            self._was_blocked = True
-            return
-        more = self._room() > 0 and await self._send_available()
-        # Credit that came meanwhile was not looked for.
-        if not (more or self._outgoing or self._count_wanted() > self._credit):
-            self.link.drained()
-            self._flush()
-        self._news.set()
-
-    async def _send_available(self) -> bool:
-        """Send what this consumer can get; returns whether it was anything. Other items may go out to other consumers alone."""
-        subscription = self._subscription
-        counted = await self._core.ask(Stats(subscription.node, subscription.owner))
-        nothing = isinstance(counted, Counted) and not counted.eligible
-        for _look in range(1 if nothing else _LOOKS[subscription.several]):
-            if self._output_full:
-                # Nothing is fetched until the peer has made room.
-                return True
-            found = await self._fetch(0 if nothing else _LOOK_SECONDS)
-            self._take(found)
-            if found.items or self._room() <= 0:
-                return True
-        return False
 
 
 async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:

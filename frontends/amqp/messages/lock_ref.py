@@ -8,6 +8,9 @@ from broker.model.names import Jid, Partition
 from broker.model.results import HeldItem
 from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
+LOCK_MS: Final = 10_000
+"""How long an item is locked at a time: so long after the death of a frontend its consumers' items go to others."""
+
 _REASON_CHARS: Final = 200
 
 
@@ -19,11 +22,12 @@ class LockRef:
     partition: Partition
     item_id: str
     token: int
+    lock_ms: int
 
     @classmethod
     def of(cls, jid: Jid, item: HeldItem) -> "LockRef":
         """Keep what ending or renewing the lock needs, without the payload."""
-        return cls(jid, item.partition, item.item_id, item.token)
+        return cls(jid, item.partition, item.item_id, item.token, min(LOCK_MS, item.lock_seconds * 1000))
 
     def end(self, outcome: Outcome) -> Retract | Unlock:
         """Return the command for the consumer's outcome: acknowledged, dead letter, failed or untried."""
@@ -59,7 +63,9 @@ class LockRef:
 
     def renew(self) -> Renew:
         """Return the command that renews the lock."""
-        return Renew(self.partition.node, self.jid, self.item_id, self.token, self.partition.number)
+        return Renew(
+            self.partition.node, self.jid, self.item_id, self.token, self.partition.number, lock_ms=self.lock_ms
+        )
 
 
 def _line(said: str) -> str:

@@ -16,9 +16,9 @@ from broker.model.commands import (
     Declare,
     Delete,
     Describe,
-    Fetch,
     Nodes,
     Options,
+    Receive,
     Subscribe,
     Subscriptions,
     Unsubscribe,
@@ -33,9 +33,9 @@ from broker.model.results import (
     Declared,
     Described,
     Done,
-    Fetched,
     HeldItem,
     Listing,
+    Received,
     Refused,
     Renewed,
     Result,
@@ -45,7 +45,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Scope, SubscriptionType
 from broker.tasks import start
 from frontends.rest import fields, negotiation, replies
 from frontends.rest.auth.identity import end_of_credentials
@@ -70,25 +69,21 @@ async def create_subscription(core: Core, request: Request) -> Response:
     """Subscribe to a queue, to all queues below a collection, or to several destinations (R12, R13)."""
     subscription_request = requests.subscription_request(request)
     name = new_pull_name(subscription_request.seconds)
-    collects = [await _collects(core, request, each) for each in subscription_request.destinations]
-    node = (
-        await _view(core, request, subscription_request, name)
-        if None in collects or len(collects) > 1
-        else subscription_request.destinations[0]
-    )
+    node, *others = subscription_request.destinations
+    if others or is_wildcard(node):
+        for each in subscription_request.destinations:
+            await _find(core, request, each)
+        node = await _view(core, request, subscription_request, name)
     subscription = PullSubscription(request.sender, node, name, subscription_request.seconds)
-    if not subscription.has_view:
-        await _room(core, request, node)
-    scope = None if collects == [False] else Scope(SubscriptionType.ITEMS, None)
     command = Subscribe(
         node,
         request.sender,
         subscription.jid,
         subscription_request.prefetch,
         Qos.PULLED,
-        scope=scope,
         selector=subscription_request.selector,
         lease_ms=subscription_request.seconds * 1000,
+        most=0 if subscription.has_view else request.most_subscriptions,
     )
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
@@ -113,12 +108,12 @@ async def show_subscription(core: Core, request: Request) -> Response:
     """Show the messages of a subscription and extend its lease, or stream them (R15, RX5)."""
     subscription = requests.of(request)
     wait = requests.wait(request)
-    fetch = _fetch(subscription, request)
+    receive = _receive(subscription, request)
     if request.wants == negotiation.EVENTS:
-        found = await _fetch_items(core, subscription, fetch)
-        events = _events(core, subscription, fetch, found, request.ends)
+        found = await _receive_items(core, subscription, receive)
+        events = _events(core, subscription, receive, found, request.ends)
         return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=events)
-    found = await _fetch_items(core, subscription, replace(fetch, wait_seconds=float(wait)))
+    found = await _receive_items(core, subscription, replace(receive, wait_seconds=float(wait)))
     return replies.held_messages(
         views.view_subscription(subscription, found, _readable(subscription, found.items)), request.wants
     )
@@ -137,7 +132,7 @@ async def show_held_message(core: Core, request: Request) -> Response:
     lock_ref = requests.lock_ref(request)
     subscription = lock_ref.subscription
     only = lock_ref.node, lock_ref.partition, lock_ref.token
-    found = await _fetch_items(core, subscription, replace(_fetch(subscription, request), only=only))
+    found = await _receive_items(core, subscription, replace(_receive(subscription, request), only=only))
     for item in found.items:
         if (item.partition.node, item.partition.number, item.token) == only:
             return replies.message(views.view_held(subscription, item), request.wants)
@@ -183,19 +178,19 @@ async def bury_message(core: Core, request: Request) -> Response:
     return await _give_back(core, request, dead_letter=True)
 
 
-def _fetch(subscription: PullSubscription, request: Request) -> Fetch:
+def _receive(subscription: PullSubscription, request: Request) -> Receive:
     """Return the fetch of a subscription; only its owner's, and not with HEAD, extends the lease (RFC 9110 §9.2.1)."""
-    comes = subscription.owner == request.sender and not request.looks
-    return Fetch(
-        subscription.node, request.sender, subscription.jid, subscription.seconds * 1000 if comes else None, comes=comes
+    takes = subscription.owner == request.sender and not request.looks
+    return Receive(
+        subscription.node, request.sender, subscription.jid, subscription.seconds * 1000 if takes else None, takes=takes
     )
 
 
-async def _fetch_items(core: Core, subscription: PullSubscription, fetch: Fetch) -> Fetched:
-    found = _report_expiry(subscription, await core.ask(fetch))
+async def _receive_items(core: Core, subscription: PullSubscription, receive: Receive) -> Received:
+    found = _report_expiry(subscription, await core.ask(receive))
     if isinstance(found, Refused):
         raise fault(found)
-    assert isinstance(found, Fetched)
+    assert isinstance(found, Received)
     return found
 
 
@@ -219,14 +214,6 @@ def _report_expiry(subscription: PullSubscription, outcome: Result) -> Result:
     return Refused(Problem.LEASE_OVER, "the subscription has expired") if over else outcome
 
 
-async def _room(core: Core, request: Request, node: str) -> None:
-    """Refuse a subscription beyond the owner's limit; two concurrent requests may exceed it by one."""
-    found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
-    if len(requests.keep_known(request.sender, found)) >= request.most_subscriptions:
-        detail = f"you have {request.most_subscriptions} subscriptions to it already, the maximum: end some"
-        raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
-
-
 async def _read_subscription(
     core: Core, request: Request, subscription: PullSubscription
 ) -> views.ShownSubscription | None:
@@ -242,21 +229,19 @@ async def _read_subscription(
     return views.ShownSubscription(subscription, tuple(view.record.config.destinations.splitlines()), options)
 
 
-async def _collects(core: Core, request: Request, destination: str) -> bool | None:
-    """Tell whether a destination is a collection; None for a wildcard, which must match something."""
+async def _find(core: Core, request: Request, destination: str) -> None:
+    """Check that a destination is there: a node that its subscriber may see, or a wildcard that matches something."""
     if not is_wildcard(destination):
-        return (
-            await result(core, Describe(destination, request.sender, as_owner=False), Described)
-        ).record.config.collects
+        await result(core, Describe(destination, request.sender, as_owner=False), Described)
+        return
     after = ""
     for _ in range(_LOOKS):
         listing = await result(core, Nodes(request.sender, after=after), Listing)
         if any(matches(destination, name) for name in listing.nodes):
-            return None
+            return
         if not listing.more or not listing.nodes:
             raise fault(MalformedRequest(Problem.NODE_NOT_FOUND, f"destinations: {destination[:200]} matches nothing"))
         after = listing.nodes[-1]
-    return None
 
 
 async def _view(core: Core, request: Request, subscription_request: requests.SubscriptionRequest, name: str) -> str:
@@ -313,15 +298,15 @@ def _answer_done(outcome: Result, *kinds: type[Result]) -> Response:
 
 
 async def _events(
-    core: Core, subscription: PullSubscription, fetch: Fetch, found: Result | Fault, ends: Callable[[], float]
+    core: Core, subscription: PullSubscription, receive: Receive, found: Result | Fault, ends: Callable[[], float]
 ) -> AsyncGenerator[bytes, None]:
     """Stream each message once as Server-Sent Events, until the lease, the credentials or this process ends.
 
     A slow reader is fetched nothing. If the owner disconnects first, the subscription ends: nobody would process its messages.
     """
-    seen = dict(fetch.after)
+    seen = dict(receive.after)
     try:
-        while isinstance(found, Fetched):
+        while isinstance(found, Received):
             items = sorted(found.items, key=lambda item: item.token)
             seen |= {item.partition: item.token for item in items}
             for message in _readable(subscription, items):
@@ -330,11 +315,11 @@ async def _events(
                 # A comment, which keeps the stream alive.
                 yield b":\n\n"
             left = ends() - time.time()
-            again = replace(fetch, wait_seconds=min(SILENT_SECONDS, left), after=seen)
+            again = replace(receive, wait_seconds=min(SILENT_SECONDS, left), after=seen)
             found = await core.ask(again) if left > 0 else end_of_credentials(ends())
         assert isinstance(found, Refused | Fault)
         yield b"event: end\ndata: %b\n\n" % write_problem(fault(found) if isinstance(found, Refused) else found)
     finally:
-        if fetch.comes and isinstance(found, Fetched):
+        if receive.takes and isinstance(found, Received):
             # Nothing can be awaited here any more.
-            start(_end(core, subscription, fetch.sender))
+            start(_end(core, subscription, receive.sender))

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from broker import codec, payloads
 from broker.model.frozen import frozen
-from broker.model.results import Fetched, HeldItem, Subscribed
+from broker.model.results import HeldItem, Received, Subscribed
 from broker.model.times import moment
 from frontends.rest import negotiation, paths, replies
 from frontends.rest.formats import documents
@@ -47,7 +47,7 @@ def view_held(subscription: PullSubscription, item: HeldItem) -> Message:
     )
 
 
-def view_subscription(of: PullSubscription, found: Fetched, messages: Iterable[Message]) -> HeldMessages:
+def view_subscription(of: PullSubscription, found: Received, messages: Iterable[Message]) -> HeldMessages:
     """Return the view of a subscription with the views of its messages."""
     return HeldMessages(of.href, of.node, found.until_ms, list(messages), found.more)
 

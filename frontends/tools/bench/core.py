@@ -96,7 +96,7 @@ class Bench:
 
     async def publish(self, items: Sequence[str], groups: Sequence[str] | None = None) -> list[Any]:
         """Publish a batch, perhaps with a group key for each item; an empty id lets the server choose one."""
-        row = {"by": "bench@localhost", "body": BODY, "once": "", "subids": "", "hints": ""}
+        row = {"by": "bench@localhost", "body": BODY, "once": "", "hints": ""}
         pairs = zip(items, groups or [""] * len(items), strict=True)
         return await self.run("publish", {**BASE, **INTAKE}, [{"item": item, "key": key, **row} for item, key in pairs])
 

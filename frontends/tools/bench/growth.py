@@ -35,14 +35,18 @@ class GrowthCost:
 
 
 async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Fetch for fifty pull subscriptions that hold one item or a hundred each."""
+    """Look for fifty pull subscriptions that hold one item or a hundred each."""
     node = await scene.node(f"leases{much}")
     jids = await node.subscribe_workers(50, 100, pulled=True)
     await node.publish_items(50 * (100 if much else 1))
     token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
-    rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": "", "one": ""} for jid in jids]
-    fixed = {"now": "", "revision": "", "number": 0, "limit": 200, "max_bytes": 1_048_576}
-    return lambda: node.run("pull_items", fixed, rows)
+    rows = [
+        {"subid": subid(jid), "jid": jid, "lease": "0", "limit": "", "lock_ms": "", "after": token}
+        | {"process": "", "selector": "="}
+        for jid in jids
+    ]
+    fixed = {"now": "", "revision": "", "frontend": "", "sent": "", "number": 0, "retry": scene.core.retry}
+    return lambda: node.run("receive", fixed | {"most": 200, "max_bytes": 1_048_576}, rows)
 
 
 async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)

@@ -1,4 +1,4 @@
-"""`stanzaq bench promptness`: the delay of many queues that are due together, and of the takeover from a dead frontend.
+"""`stanzaq bench promptness`: the delay of many queues that are due together, of a takeover from a dead frontend, of a wake-up.
 
 Two frontends, each a process, share one Redis. Operations fill the queues for a frontend that sends nothing.
 """
@@ -6,6 +6,7 @@ Two frontends, each a process, share one Redis. Operations fill the queues for a
 import asyncio
 import multiprocessing
 import os
+import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,15 +18,19 @@ from rich.console import Console
 
 from broker import keys
 from broker.journal.schema import record
-from broker.model.commands import Declare
+from broker.model.commands import Declare, Publish, Receive, Retract, Subscribe
 from broker.model.items import Delivery
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid, Partition, bare_jid
+from broker.model.pull_subscriptions import new_pull_name, pull_jid
+from broker.model.qos import Qos
+from broker.model.results import Received
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
+from broker.tasks import start
 from frontends.garbage import collect_rarely
-from frontends.tools.bench.core import Sink, settings
+from frontends.tools.bench.core import BODY, Sink, settings
 from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
@@ -40,6 +45,8 @@ _DEAD: Final = "dead"
 _AT_ONCE: Final = 500
 _LEAD_MS: Final = 3_000
 _PATIENCE_SECONDS: Final = 120.0
+_TIMES: Final = 50
+_PAUSE_SECONDS: Final = 0.02
 
 
 class _Watch(Sink):
@@ -151,7 +158,7 @@ class _Queues:
             "node_full": "reject",
             "if_known": "",
         }
-        item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "subids": "", "hints": ""}
+        item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "hints": ""}
         await self.run_in_each("publish", {**shared, **intake}, item)
 
     async def run_in_each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:
@@ -237,6 +244,31 @@ async def _takeover(server: Server, url: str, count: int) -> Row:
     return row_at_most("takeover", "s", last - died, 5)
 
 
+async def _woken(url: str) -> Row:
+    """Publish in one process while a lease waits in another; measures the median from the publish to its receive, in ms."""
+    ours, theirs = (RedisCore(settings(url), None, "rest") for _ in range(2))
+    await ours.start()
+    await theirs.start()
+    lease = pull_jid(bare_jid(_OWNER), new_pull_name(60))
+    await ours.ask(Declare("woken", _OWNER, {}))
+    await ours.ask(Subscribe("woken", _OWNER, lease, 1, Qos.PULLED, lease_ms=60_000))
+    taken = []
+    for _ in range(_TIMES):
+        waiting = start(theirs.ask(Receive("woken", _OWNER, lease, 60_000, _PATIENCE_SECONDS)))
+        # Its first look leaves word.
+        await asyncio.sleep(_PAUSE_SECONDS)
+        began = time.monotonic()
+        await ours.ask(Publish("woken", _OWNER, None, BODY, len(BODY)))
+        found = await waiting
+        taken.append(time.monotonic() - began)
+        assert isinstance(found, Received)
+        (item,) = found.items
+        await theirs.ask(Retract("woken", lease, item.item_id, item.token))
+    await ours.stop()
+    await theirs.stop()
+    return row_at_most("woken_elsewhere", "ms", statistics.median(taken) * 1000, 20)
+
+
 async def _measure(url: str, *, quick: bool) -> list[Row]:
     """Measure all rows, and show the progress."""
     count = QUEUES // (_SHORT if quick else 1)
@@ -248,6 +280,7 @@ async def _measure(url: str, *, quick: bool) -> list[Row]:
             with console.status(f"measuring {step.__name__.strip('_')} of {count:,} queues"):
                 rows.append(await step(server, url, count))
             await server.command("FLUSHALL", "SYNC")
+        rows.append(await _woken(url))
     finally:
         await server.close()
     return rows

@@ -12,13 +12,13 @@ from broker.model.commands import (
     Browse,
     Commit,
     Configure,
-    Fetch,
     InspectItems,
     Locks,
     MoveItems,
     Presence,
     Publish,
     Purge,
+    Receive,
     Renew,
     Retract,
     Subscribe,
@@ -69,11 +69,11 @@ async def _locks(scene: Scene) -> Play:
     )
 
 
-async def _fetch(scene: Scene) -> Play:
+async def _receive(scene: Scene) -> Play:
     node = await scene.node()
     jids = await node.subscribe_workers(scene.share_of(AT_ONCE), 1000, pulled=True)
     await node.publish_items(len(jids) * 1000)
-    return ask_together(scene, [Fetch(node.name, jid, jid, 60_000) for jid in jids])
+    return ask_together(scene, [Receive(node.name, jid, jid, 60_000) for jid in jids])
 
 
 def _publish(size: int) -> Callable[[Scene], Awaitable[Play]]:
@@ -371,7 +371,7 @@ CASES: Final = tuple(
         "leave": _leave,
         "gone": _gone,
         "locks": _locks,
-        "fetch": _fetch,
+        "receive": _receive,
         "publish_64k": _publish(65_536),
         "publish_256k": _publish(_LARGEST),
         "republish": _republish,

@@ -85,9 +85,8 @@ local function choose(queue, one)
   return only
 end
 
--- Returns those with free credit among `count` subscribers from the `first` in turn on, and whether there are more. A caller that cannot
--- send stops at the first subscriber that is sent its items, but skips it while no frontend lives. The owner of this partition takes part
--- only here (E28).
+-- Returns those with free credit among `count` subscribers from the `first` in turn on, and whether there are more; none to a caller that
+-- cannot send. The owner of this partition takes part only here (E28).
 local function page(first, count)
   local found, subids = {}, redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
   for _, subid in ipairs(subids) do
@@ -99,12 +98,11 @@ local function page(first, count)
       if budget.exhausted() then return found, false end
       return page(first, count)
     end
-    if not call.caller_sends and not call.caller_alone and not subscriptions.pulls(subscriber) then
-      call.coordinator_owed = true
+    if not call.caller_sends then
+      call.coordinator_owed = not call.caller_alone
       return found, false
     end
-    local shares = not partition_owner.is(subid) and (call.caller_sends or subscriptions.pulls(subscriber))
-    subscriber.room = shares and credit.room(subscriber) or 0
+    subscriber.room = partition_owner.is(subid) and 0 or credit.room(subscriber)
     if subscriber.room > 0 then found[#found + 1] = subscriber end
   end
   return found, #subids == count
@@ -202,7 +200,7 @@ function coordinator.resume()
     local entry, subscriber = ledger.get(subid, number), subscriptions.get(subid)
     if not (entry and entry.amount > 0) then
       redis.call('ZREM', key.grants_underway, each)
-    elseif call.caller_sends or not subscriber or subscriptions.pulls(subscriber) then
+    elseif call.caller_sends or not subscriber then
       redis.call('ZADD', key.grants_underway, call.partition_now, each)
       call.coordinator_made[#call.coordinator_made + 1] = {number, subid, entry.grant, entry.amount}
     end

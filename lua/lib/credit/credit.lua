@@ -24,16 +24,16 @@ function credit.room(subscriber)
   return known.registering == '0' and room - known.used or 0
 end
 
--- Moves a subscriber to the ready or the idle ones by its free credit, and keeps its turn; returns it if it exists. An absent subscriber
--- is idle whatever its credit; with `reached` a subscriber that is sent its items is absent no longer.
+-- Moves a subscriber to the ready or the idle ones by its free credit, and keeps its turn; returns it if it exists. With `reached` a
+-- delivery has arrived.
 function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
-  if not subscriber then return nil end
-  if reached and not subscriptions.pulls(subscriber) then subscriptions.reset_bounces(subscriber) end
+  if not subscriber or subscriptions.pulls(subscriber) then return nil end
+  if reached then subscriptions.reset_bounces(subscriber) end
   local idle = redis.call('ZSCORE', key.idle_subscribers, subid)
   -- An acknowledgement takes no credit, so a ready subscriber stays ready.
   if reached and not idle then return subscriber end
-  local free = credit.room(subscriber) > 0 and not subscriptions.absent(subscriber)
+  local free = credit.room(subscriber) > 0
   local from, to = free and key.idle_subscribers or key.ready_subscribers, free and key.ready_subscribers or key.idle_subscribers
   local served = free and idle or not free and redis.call('ZSCORE', from, subid)
   if served then
@@ -83,7 +83,7 @@ function credit.free(count)
   return examine(in_turn(ready_subscribers.all, count, 0))
 end
 
--- Returns subscribers that may get items here without a grant, `count` in turn after the `first` ones. An owner needs none, except where
+-- Returns subscribers that may get items here without a grant, `count` in turn, with `first` after so many. An owner needs none, except where
 -- the coordinator limits what the node hands out.
 function credit.candidates(count, first)
   if call.partition_several and (call.partition_before.limits or not partition_owner.get()) then return {}, 0 end

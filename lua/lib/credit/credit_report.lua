@@ -5,8 +5,8 @@
 -- `unused` has subids and how many items of a grant in this script, or reserved earlier, were not handed out.
 local credit_report = {MOST = 200, LOOKED_AT = 32}
 
--- Reports a grant for a subscriber that is unknown here: 1 in the last column, as for an absent one. To that two are added for each item
--- that was not handed out. The coordinator books its own grants at once.
+-- Reports a grant for a subscriber that is unknown here: 1 in the last column. To that two are added for each item that was not handed
+-- out. The coordinator books its own grants at once.
 function credit_report.refuse(subid, pool, number)
   if pool == '' and credit.coordinates() then
     ledger.take_own_grant(subid, tonumber(number), math.huge)
@@ -53,7 +53,7 @@ local function held_here()
     local subscriber, last = subscriptions.get(subid), grants.last(subid)
     local pool = subscriber and subscriber.pool or call.lock_end_pools[subid]
     local left = unused[subid] or 0
-    local shut = 2 * left + (subscriber and subscriptions.absent(subscriber) and 1 or 0)
+    local shut = 2 * left
     if pool then
       found[#found + 1] = {subid, credit.lock_count(subid), last, pool, shut}
     elseif credit.coordinates() then

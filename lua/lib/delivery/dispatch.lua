@@ -1,63 +1,54 @@
 -- Hands waiting items to subscribers with free credit. Every script that can make this possible runs it.
--- CALL: filled = {}, granted = {}
--- Bounded by count and by bytes: a reply is kept in memory here, in the frontend, and in the XMPP server. `filled` are the JIDs of pull
--- subscribers for which items were reserved; `granted` are subscribers with credit that a coordinator has granted for this script.
+-- CALL: granted = {}, owed = false
+-- Bounded by count and by bytes: a reply is kept in memory here, in the frontend, and in the XMPP server. `granted` are subscribers with
+-- credit that a coordinator has granted for this script. `owed`: a caller that cannot send has left items to subscribers with credit.
 local dispatch = {LIMIT = 200, ROUND = 8, BYTES = 1048576}
 
 -- Returns the next subscriber for an item: the least recently served, but not the last holder while another has credit (Q30).
 local function pick(queue, entry)
   if entry.to then return entry.to end
   local first = queue.first
-  if queue[first].subid == entry.past.holders[1] then
-    -- The other one is sent its items, which only a frontend can do.
-    if queue.cut and not queue[first + 1] then return nil end
-    if queue[first + 1] then queue[first], queue[first + 1] = queue[first + 1], queue[first] end
+  if queue[first].subid == entry.past.holders[1] and queue[first + 1] then
+    queue[first], queue[first + 1] = queue[first + 1], queue[first]
   end
   queue.first = first + 1
   return queue[first]
 end
 
-local function lock(entry, subscriber, deliveries)
+-- Returns the token and the number of the attempt.
+function dispatch.lock(entry, subscriber, frontend, deadline)
   local token, attempt, position = partition.next_number(), entry.past.attempts + 1, entry.position
   call.budget_spent = call.budget_spent + 1
   local text = string.format('%d', token)
-  local item = entry.item ~= '' and entry.item or positions.item_id(position)
-  local pulled = subscriptions.pulls(subscriber)
+  entry.name = entry.item ~= '' and entry.item or positions.item_id(position)
   if entry.hints ~= '' then scheduling.stop_expiry(position, entry) end
   subscriber.holder = subscriber.holder or inflight.holder(subscriber.jid)
   -- Not `..`, which writes a number in twice the time.
-  write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text,
+  write_buffer.add('HSET', key.inflight, position, inflight.line(frontend, text, text,
     attempt == 1 and '1' or string.format('%d', attempt), subscriber.subid, entry.log_id, call.partition_stamp,
-    string.format('%d', #entry.body), subscriber.holder, item))
+    string.format('%d', #entry.body), subscriber.holder, entry.name))
   if entry.group then key_limits.lock(entry) end
-  write_buffer.add('ZADD', key.lock_deadlines, retry_schedule.begin(position, subscriber.qos), position)
+  write_buffer.add('ZADD', key.lock_deadlines, deadline, position)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(text, position))
-  if pulled then
-    call.dispatch_filled[subscriber.jid] = true
-  else
-    local untried, after = entry.past.untried, entry.hints ~= '' and scheduling.of(entry).after or 0
-    delivery_row.add(deliveries, subscriber.jid, position, item, token, attempt - untried, call.partition_deadline, entry.by, entry.body,
-      token, subscriptions.sending(subscriber), entry.key,
-      delivery_row.about(pools.whose(subscriber.pool, subscriber.subid), after, outcomes.are_wanted(position), untried))
-  end
   subscriber.held, subscriber.served = subscriber.held + 1, text
+  return token, attempt
 end
 
--- Returns how many items found a subscriber.
+local function deliver(entry, subscriber, deliveries)
+  local position = entry.position
+  local token, attempt = dispatch.lock(entry, subscriber, arg.frontend, retry_schedule.begin(position, subscriber.qos))
+  local untried, after = entry.past.untried, entry.hints ~= '' and scheduling.of(entry).after or 0
+  delivery_row.add(deliveries, subscriber.jid, position, entry.name, token, attempt - untried, call.partition_deadline, entry.by,
+    entry.body, token, subscriptions.sending(subscriber), entry.key,
+    delivery_row.about(pools.whose(subscriber.pool, subscriber.subid), after, outcomes.are_wanted(position), untried))
+end
+
 local function assign(items, queue, deliveries)
-  local found = 0
   queue.first = 1
   for i = 1, #items do
-    local entry = items[i]
-    local subscriber = pick(queue, entry)
-    if subscriber then
-      lock(entry, subscriber, deliveries)
-      found = found + 1
-      if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
-    else
-      if entry.group then key_limits.put_back(entry) end
-      write_buffer.add('ZADD', scheduling.place(entry.position))
-    end
+    local subscriber = pick(queue, items[i])
+    deliver(items[i], subscriber, deliveries)
+    if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
   end
   for i = 1, #queue do
     local subscriber = queue[i]
@@ -73,19 +64,18 @@ local function assign(items, queue, deliveries)
     end
   end
   write_buffer.flush()
-  return found
 end
 
 -- Returns how many items the next round may read: after the first round by the size of earlier items, so that no round goes far beyond
 -- the bound of bytes.
-local function most(made, bytes)
+function dispatch.most(made, bytes)
   if made == 0 then return dispatch.ROUND end
   return math.min(dispatch.LIMIT - made, math.ceil((dispatch.BYTES - bytes) * made / math.max(bytes, 1)))
 end
 
 -- Returns the subscribers that may get items: those with credit of their own here, and those with grants.
 local function candidates(count)
-  local queue, room = (call.caller_sends and credit.candidates or pull_dispatch.candidates)(count)
+  local queue, room = credit.candidates(count)
   for _, subscriber in ipairs(call.dispatch_granted) do
     if subscriber.held < subscriber.limit then
       queue[#queue + 1] = subscriber
@@ -104,13 +94,20 @@ local function take(want)
   local queue, room = candidates(want + 1)
   if room == 0 then return nil end
   -- If there are fewer than requested, these are all.
-  return ready_queue.take(math.min(want, room)), queue, call.caller_sends and #queue <= want and room
+  return ready_queue.take(math.min(want, room)), queue, #queue <= want and room
 end
 
 -- Whether one command shows that nothing waits.
 local function is_empty()
   local elsewhere = call.partition_selects or call.partition_hinted or call.partition_cursor ~= call.partition_tail
   return not elsewhere and redis.call('EXISTS', key.ready) == 0
+end
+
+-- Whether a caller that sends could hand out more: then a frontend has to.
+local function is_owed()
+  if is_empty() then return false end
+  if #credit.candidates(1) > 0 then return true end
+  return call.partition_selects and credit.anybody() and ready_queue.waits_unexamined()
 end
 
 -- Returns the deliveries made, and whether more could be made at once: then the caller runs `sweep`. `hint` is the expected number of
@@ -123,8 +120,12 @@ function dispatch.run(hint)
   if call.partition_paused then return deliveries, 0 end
   call.key_limits_applied = call.partition_before.keyed
   local limited = call.partition_before.limits and not call.partition_several
+  if not call.caller_sends then
+    call.dispatch_owed = not call.caller_alone and not (limited and hand_out_limits.room(0) == 0) and is_owed()
+    return deliveries, 0
+  end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
-    local want = math.min(math.max(hint, 1), most(made, bytes))
+    local want = math.min(math.max(hint, 1), dispatch.most(made, bytes))
     if limited then want = math.min(want, hand_out_limits.room(0)) end
     if want == 0 or is_empty() then return deliveries, 0 end
     local items, queue, room = take(want)
@@ -134,10 +135,9 @@ function dispatch.run(hint)
       return deliveries, more and 1 or 0
     end
     for i = 1, #items do bytes = bytes + #items[i].body end
-    local found = assign(items, queue, deliveries)
+    assign(items, queue, deliveries)
     if call.key_limits_applied then key_limits.go_on() end
-    if limited then hand_out_limits.use(found) end
-    if found < #items then return deliveries, 0 end
+    if limited then hand_out_limits.use(#items) end
     made = made + #items
     if room == #items then return deliveries, 0 end
     hint = hint * 2

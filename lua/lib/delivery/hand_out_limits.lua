@@ -24,15 +24,6 @@ function hand_out_limits.use(count)
   redis.call('HSET', key.meta, 'rate_at', call.partition_before.rate_at)
 end
 
--- A reserved item that nobody fetched was not handed out. Where another partition has the rate, the report tells it.
-function hand_out_limits.take_back(subid)
-  if call.partition_several and not credit.coordinates() then
-    call.credit_report_unused[subid] = (call.credit_report_unused[subid] or 0) + 1
-  else
-    hand_out_limits.use(-1)
-  end
-end
-
 -- Returns when the rate lets the next of the waiting items go out, if that is before `due` (0: never).
 function hand_out_limits.next(due)
   local _, rate = rate_limit.bounds(call.partition_before.limits)

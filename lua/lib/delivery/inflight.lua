@@ -1,8 +1,7 @@
 -- Locks: position -> `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line for each locked
 -- item. First come the fields that a takeover changes, then those that an acknowledgement reads; only the journal reads the rest, as a
--- whole line. NOBODY as the frontend: no frontend has to send it. UNFETCHED: reserved for a pull subscriber that has not fetched it yet,
--- so nobody has received it.
-local inflight = {NOBODY = '-', UNFETCHED = '*'}
+-- whole line. NOBODY as the frontend: no frontend has to send it.
+local inflight = {NOBODY = '-'}
 
 -- The arguments, all texts, in the order of the line. Not by string.format, which would end a text at its first zero byte.
 function inflight.line(frontend, sequence, token, attempt, subid, log_id, since, bytes, holder, item)
@@ -36,16 +35,6 @@ end
 -- Assigns the delivery to another frontend.
 function inflight.hand_to(position, line, frontend, sequence)
   redis.call('HSET', key.inflight, position, frontend .. ' ' .. sequence .. string.match(line, '^[^ ]+ [^ ]+( .*)$'))
-end
-
-function inflight.is_unfetched(flight)
-  return string.sub(flight.line, 1, 2) == '* '
-end
-
--- Records that the subscriber has fetched the item: its lock time begins now.
-function inflight.mark_fetched(flight, since)
-  local before, after = string.match(flight.line, '^[^ ]+( [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ )[^ ]+( .*)$')
-  redis.call('HSET', key.inflight, flight.position, inflight.NOBODY .. before .. since .. after)
 end
 
 -- Returns the locks at these positions, in their order; false where there is none.

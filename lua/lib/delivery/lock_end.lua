@@ -15,8 +15,7 @@ local function unlock(flight)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
   if call.partition_confirms then confirmations.remove(flight.position) end
-  if call.partition_before.keyed then key_limits.unlock(flight.position, inflight.is_unfetched(flight)) end
-  if call.partition_before.limits and inflight.is_unfetched(flight) then hand_out_limits.take_back(flight.subid) end
+  if call.partition_before.keyed then key_limits.unlock(flight.position) end
   if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position, worker_deaths.mark(flight.position)) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
@@ -67,17 +66,16 @@ function lock_end.cancel(flight)
   end
   finish(flight, nil, false)
   outcomes.note_end(flight.position, flight.item, 'cancelled', '', '')
-  if not inflight.is_unfetched(flight) then journal.add('cancelled', flight, '') end
+  journal.add('cancelled', flight, '')
 end
 
--- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count). An
--- unfetched item goes back as if it had never been reserved: nobody received it, so there was no attempt. Without a delay_ms, also of 0,
--- an item whose attempt counts rests as its node asks. An item whose entry somebody has removed with redis-cli ends here, where the entry
--- is read; else `ready_queue` passes over it.
+-- `kind` is released, expired or bounced; `request` may have delay_ms, reason, dead_letter, and untried (the attempt does not count).
+-- Without a delay_ms, also of 0, an item whose attempt counts rests as its node asks. An item whose entry somebody has removed with
+-- redis-cli ends here, where the entry is read; else `ready_queue` passes over it.
 function lock_end.release(flight, kind, request)
   unlock(flight)
-  local successor, unfetched = find_successor(flight), inflight.is_unfetched(flight)
-  local attempt, counts = tonumber(flight.attempt), not (request.untried or unfetched)
+  local successor = find_successor(flight)
+  local attempt, counts = tonumber(flight.attempt), not request.untried
   local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
   local reason, dead = request.reason or '', call.partition_dead_letters and (tried or request.dead_letter)
   local entry = not successor and (dead or call.partition_hinted) and log_entries.get(flight.log_id)
@@ -90,13 +88,13 @@ function lock_end.release(flight, kind, request)
     outcomes.note_end(flight.position, flight.item, 'cancelled', reason, '')
   elseif dead then
     local tries = attempt_history.count(flight.position, attempt) - (counts and 0 or 1)
-    if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
+    attempt_history.add(flight, kind, reason, request.untried)
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handovers.start(flight.position, entry, tries, flight.jid, reason)
     outcomes.note_end(flight.position, flight.item, 'dead', reason, '')
   else
-    if not unfetched then attempt_history.add(flight, kind, reason, request.untried) end
-    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt - (unfetched and 1 or 0))
+    attempt_history.add(flight, kind, reason, request.untried)
+    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
       call.rare_keys_any = true
@@ -105,7 +103,7 @@ function lock_end.release(flight, kind, request)
       write_buffer.add('ZADD', scheduling.place(flight.position))
     end
   end
-  if kind == 'dead-lettered' or not unfetched then journal.add(kind, flight, reason) end
+  journal.add(kind, flight, reason)
 end
 
 -- Ends a lock without its holder's word; `request` may have delay_ms and reason.

@@ -1,5 +1,5 @@
 -- When an unconfirmed delivery is sent again: `retry` has the first and the longest pause in ms, and the number of retries.
-local retry_schedule = {ASIDE_MS = 5000}
+local retry_schedule = {}
 
 local function pause(tries)
   local first, longest = string.match(arg.retry, '^(%d+) (%d+) ')
@@ -18,13 +18,9 @@ function retry_schedule.put(position, stage, tries, message)
 end
 
 -- Records the first try of a delivery and returns the lock's deadline. The time for an assured item starts when its receiver may begin,
--- so the first deadline leaves room for all tries. The time of a pulled item starts when it is fetched; until then the item is reserved
--- for `ASIDE_MS`, or for the lock time if that is shorter.
+-- so the first deadline leaves room for all tries.
 function retry_schedule.begin(position, stage)
   if stage == 'unacknowledged' then return call.partition_deadline_text end
-  if stage == 'pulled' then
-    return string.format('%d', math.min(call.partition_deadline, call.partition_now + retry_schedule.ASIDE_MS))
-  end
   retry_schedule.put(position, stage, 1, '')
   if stage == 'acknowledged' then return call.partition_deadline_text end
   local deadline = call.partition_deadline

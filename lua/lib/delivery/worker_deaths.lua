@@ -21,9 +21,8 @@ local function read(places)
   return found, marked
 end
 
--- Returns whether the attempt counts; called before the lock ends. What nobody has fetched was never an attempt.
+-- Returns whether the attempt counts; called before the lock ends.
 function worker_deaths.counts(flight)
-  if inflight.is_unfetched(flight) then return false end
   call.worker_deaths_ended[flight.position] = true
   local told, judged = read({flight.position})
   local arrived = call.worker_deaths_bounced[flight.subid] or math.huge
@@ -33,7 +32,7 @@ function worker_deaths.counts(flight)
   local lines, marked = read(places)
   for i, other in ipairs(inflight.get_many(places)) do
     local is_held = other and (other.position == flight.position or not call.worker_deaths_ended[other.position])
-    if is_held and not marked[i] and not inflight.is_unfetched(other) and tonumber(other.token) < arrived then
+    if is_held and not marked[i] and tonumber(other.token) < arrived then
       held[#held + 1], begun = other.position, begun or lines[i]
     end
   end

@@ -35,17 +35,6 @@ function enqueue.find(id)
   return call.enqueue_known[id]
 end
 
--- A row with subids may publish only while one of them is subscribed (publish model `subscribers`).
-function enqueue.may_publish(row)
-  if row.subids == '' then return true end
-  for _, subid in ipairs({jids.subids(row.subids)}) do
-    for _, each in ipairs(subscription_ids.family(subid)) do
-      if redis.call('HEXISTS', key.subscribers, each) == 1 then return true end
-    end
-  end
-  return false
-end
-
 function enqueue.is_duplicate(row)
   return dedupe.has_seen(row) or (dedupe.by_item_id(row) and enqueue.find(row.item) ~= nil)
 end

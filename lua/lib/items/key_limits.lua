@@ -117,17 +117,12 @@ function key_limits.put_back(entry)
   if known.rate then known.at = known.at - known.rate.interval end
 end
 
--- Records that a lock has ended. A reserved item that nobody fetched was not handed out.
-function key_limits.unlock(position, unfetched)
+-- Records that a lock has ended.
+function key_limits.unlock(position)
   local group = redis.call('HGET', key.group_of, position)
   if not group or redis.call('ZREM', key.key_locks, blocked_items.member(group, position)) == 0 then return end
   local known = call.key_limits_groups and call.key_limits_groups[group]
   if known then known.locks = known.locks - 1 end
-  known = unfetched and state(group)
-  if known and known.rate then
-    known.at = rate_limit.after(known.rate, known.at, -1)
-    redis.call('ZADD', key.key_rates, known.at, group)
-  end
   key_limits.wake(group)
 end
 

@@ -22,11 +22,15 @@ function ready_queue.promote()
   write_buffer.flush()
 end
 
--- Whether items wait that may go out, or only such that nobody selects.
-function ready_queue.waits()
+-- Whether items wait that may go out and were not skipped.
+function ready_queue.waits_unexamined()
   return call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
     or call.partition_hinted and scheduling.has_ranks(0, scheduling.LAST)
-    or call.partition_selects and skipped_items.after('', '', 1)[1] ~= nil
+end
+
+-- Whether items wait that may go out, or only such that nobody selects.
+function ready_queue.waits()
+  return ready_queue.waits_unexamined() or call.partition_selects and skipped_items.after('', '', 1)[1] ~= nil
 end
 
 -- Whether the items taken so far have used up the budget.

@@ -61,7 +61,7 @@ function matching.take(count, candidates)
   local queue = asked()
   -- A subscriber that is not tried now may be tried as soon as an item comes that it selects.
   local unserved, others, passes = nil, credit.anybody(), nil
-  if #queue == 0 and (queue.cut or not others) then return nil end
+  if #queue == 0 and not others then return nil end
   -- Items that came back belong among the skipped ones.
   while has_earlier() do
     -- It may be that such an item is delayed or has expired.
@@ -70,8 +70,6 @@ function matching.take(count, candidates)
   end
   repeat
     if passes then queue = asked() end
-    -- The next subscriber in turn is sent its items, which this caller cannot do. So each of these gets one item.
-    if queue.cut then count, others = math.min(count, #taken + #queue), false end
     got, unserved = round(queue, count, taken)
     passes = #taken < count and not got and (unserved or others) and selection.pass()
   until #taken >= count or not (got or passes)
@@ -88,7 +86,8 @@ function matching.find_demand()
   repeat
     call.matching_whom = {}
     for _, subid in ipairs(selection_progress.all()) do
-      if not (local_turns and redis.call('ZSCORE', key.ready_subscribers, subid)) and selection.has_match(subid) then
+      local subscriber = not (local_turns and redis.call('ZSCORE', key.ready_subscribers, subid)) and subscriptions.get(subid)
+      if subscriber and not subscriptions.pulls(subscriber) and selection.has_match(subid) then
         call.matching_whom[#call.matching_whom + 1] = {subid, pools.of(subid) or ''}
       end
     end

@@ -11,7 +11,11 @@ end
 function subscribing.put(subscriber, new)
   if new then
     reader_window.forget(subscriber.subid)
-    redis.call('ZADD', key.idle_subscribers, 0, subscriber.subid)
+    if subscriptions.pulls(subscriber) then
+      call.partition_before.pulls = call.partition_before.pulls or partition.turn_on('pulls') and '1'
+    else
+      redis.call('ZADD', key.idle_subscribers, 0, subscriber.subid)
+    end
     if subscriber.pool then pools.count_subscriber(subscriber.pool, 1) end
   end
   subscriptions.put(subscriber)

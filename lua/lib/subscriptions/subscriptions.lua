@@ -26,15 +26,10 @@ function subscriptions.reads(subscriber)
   return subscriber.qos == 'stream'
 end
 
--- Whether it is a pull subscription (HTTP or AMQP): its quality of service is `pulled`, and nothing is sent to it.
+-- Whether it is a pull subscription, a lease over HTTP or a link over AMQP: its quality of service is `pulled`. Nothing is sent to it, and
+-- it has no turn: it receives.
 function subscriptions.pulls(subscriber)
   return subscriber.qos == 'pulled'
-end
-
--- Whether a reserved item has expired unfetched, and the subscriber has not fetched since. An absent subscriber gets no items. Its
--- bounces count this: an unfetched item has not reached it.
-function subscriptions.absent(subscriber)
-  return subscriber.bounces > 0 and subscriptions.pulls(subscriber)
 end
 
 -- Whether its deliveries need confirmation.
@@ -47,18 +42,10 @@ function subscriptions.get(subid)
   return line and subscriptions.read(subid, line) or nil
 end
 
--- Resets the bounces of a subscriber that a delivery has reached, or that has fetched.
+-- Resets the bounces of a subscriber that a delivery has reached.
 function subscriptions.reset_bounces(subscriber)
   if subscriber.bounces == 0 then return end
   subscriber.bounces = 0
-  subscriptions.put(subscriber)
-end
-
--- Marks a pull subscriber absent: it did not fetch a reserved item.
-function subscriptions.mark_absent(subid)
-  local subscriber = subscriptions.get(subid)
-  if not subscriber or subscriber.bounces > 0 then return end
-  subscriber.bounces = 1
   subscriptions.put(subscriber)
 end
 

@@ -9,6 +9,7 @@ function unsubscribing.stop_working(subid)
   grants.forget(subid)
   if credit.coordinates() then usage.leave(subid) end
   skipped_items.set_selector(subid, '')
+  waiters.remove(subid)
 end
 
 -- Removes a subscription and frees the partition that it owned; `kept` and `reason` as in `ownership_loss.end_of`.
@@ -26,7 +27,7 @@ function unsubscribing.remove(subid, kept, reason)
 end
 
 local function give_back(flight, kind, reason)
-  if reason == unsubscribing.TOLD and not inflight.is_unfetched(flight) then
+  if reason == unsubscribing.TOLD then
     notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), call.lock_end_pools[flight.subid] or '',
       call.partition_multi and flight.subid or nil})
   end

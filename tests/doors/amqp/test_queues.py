@@ -279,6 +279,21 @@ def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog)
     assert done.remote_state == Delivery.ACCEPTED and counts(redis, queue) == (0, 0)
 
 
+def test_cancelled_elsewhere(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """An outcome for an item that somebody has cancelled meanwhile is too late, before the link has noticed."""
+    queue = new_log(queueing=True, stanzaq__retention_items="0")
+    send(producer(alice, queue), "a")
+    holder = worker(alice, queue, 1)
+    (message,) = received(holder, 1)
+    told = {str(name): value for name, value in (message.instructions or {}).items()}
+    ask(redis, Cancel(queue, Jid(ALICE), str(told["x-opt-stanzaq-item"])))
+    assert holder.fetcher
+    late: Any = holder.fetcher.unsettled[0]
+    late.update(Delivery.ACCEPTED)
+    alice.wait(lambda: late.remote_state, timeout=PATIENCE_SECONDS)
+    assert late.remote_state == Delivery.REJECTED and late.remote.condition.name == "amqp:link:stolen"
+
+
 def arriving(*receivers: BlockingReceiver) -> BlockingReceiver:
     """Wait for the receiver that gets something."""
     receivers[0].connection.wait(lambda: any(map(arrived, receivers)), timeout=PATIENCE_SECONDS)

@@ -431,10 +431,10 @@ def test_purged(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     batch = [{"text": "x"} for _ in range(7)]
     assert alice.post(queue.replace("queues", "batches"), json=batch).status_code == 200
     lease = alice.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/"), "prefetch": 2})
+    held = alice.get(lease.headers["Location"], headers={"Accept": "application/json"}).json()["messages"]
     purge = queue.replace("queues", "purges")
     assert problem(bob.post(purge)) == (403, "forbidden")
     assert alice.post(purge).json() == {"purged": 5}
     assert alice.post(purge).json() == {"purged": 0}
-    held = alice.get(lease.headers["Location"], headers={"Accept": "application/json"}).json()["messages"]
     assert [alice.delete(each["href"]).status_code for each in held] == [200, 200]
     assert problem(alice.post("/purges/never-made")) == (404, "node-not-found")

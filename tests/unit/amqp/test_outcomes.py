@@ -19,7 +19,7 @@ from frontends.amqp.protocol import types
 from frontends.amqp.protocol.outcomes import Outcome, OutcomeKind
 
 WORKER = Jid("me@x/lease-0")
-LOCK = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
+LOCK = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7, 10_000)
 
 
 class Core:
@@ -104,5 +104,5 @@ async def test_renewed() -> None:
         assert time.monotonic() < ends
         await asyncio.sleep(min(0.5, max(0.01, holding.due_seconds)))
         holding.renew()
-    assert core.asked == [Renew("jobs", WORKER, "i", 7, 3)] * 3 and len(changes) == 4
+    assert core.asked == [Renew("jobs", WORKER, "i", 7, 3, 10_000)] * 3 and len(changes) == 4
     assert holding.pop(1) is None

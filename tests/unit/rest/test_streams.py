@@ -11,10 +11,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from broker.model.commands import Fetch
+from broker.model.commands import Receive
 from broker.model.names import Jid
 from broker.model.pull_subscriptions import new_pull_name
-from broker.model.results import Fetched
+from broker.model.results import Received
 from frontends.failed_logins import FailedLogins
 from frontends.passwords import Passwords
 from frontends.rest.app import Door
@@ -41,9 +41,9 @@ async def test_a_stream_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[Any] = []
 
     class Silent:
-        async def ask(self, command: object) -> Fetched:
+        async def ask(self, command: object) -> Received:
             asked.append(command)
-            return Fetched((), 0)
+            return Received((), 0)
 
     identity = Identity(Passwords("", FailedLogins("test")), Tokens(pem, "i", "a", "sub"), None, FailedLogins("test"))
     door = Door(identity, rate=0, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, subscriptions=1)
@@ -57,5 +57,5 @@ async def test_a_stream_ends_with_its_token(monkeypatch: pytest.MonkeyPatch) -> 
     told = json.loads(data.removeprefix("data: "))
     assert (told["status"], told["type"]) == (401, "urn:stanzaq:0:problem:invalid-token")
     # Nothing ends the subscription.
-    assert [type(each) for each in asked] == [Fetch] * 3
+    assert [type(each) for each in asked] == [Receive] * 3
     assert [each.wait_seconds for each in asked] == [0, 5, 1]

@@ -12,7 +12,7 @@ from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.items import LockEnded, OwnershipLost
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig, PublishModel
+from broker.model.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.progress import Progress
 from broker.model.qos import Qos, Sending, Stage
@@ -62,8 +62,9 @@ from broker.redis_core.commands.internal import (
     Leave,
     LogExtent,
     MeterPublish,
+    PassOn,
     PublishIfKnown,
-    PullItems,
+    ReceiveFrom,
     ReleasePartition,
     RenewPartition,
     ScanSubscribers,
@@ -75,14 +76,13 @@ from broker.redis_core.commands.schedule_parts import ReadSchedules, StoreSchedu
 from broker.redis_core.operations.operation import (
     LeaseOver,
     LockOver,
-    PullFilled,
     SchedulesDue,
     ScriptReply,
     SubscriptionOver,
     ToCount,
+    WorkWaits,
     refuse,
     split_reply,
-    subid,
 )
 from broker.redis_core.registry.rows import CALLS
 from broker.scripts.location import lua_directory
@@ -116,7 +116,8 @@ SAMPLES: tuple[Any, ...] = (
     commands.Unbind("n", ME, 0, "g", 7, kept=True),
     SubscribeLog("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     LogExtent("n", ME, 0),
-    PullItems("n", ME, ME, 5, 0),
+    ReceiveFrom("n", ME, ME, 0, 5, 10_000, 0),
+    PassOn("n", "1", 0, ""),
     FindItem("n", ME, "i", 5, "r", 1),
     FindRepeat("n", ME, "i", "t", "d", None, "k", waits=False),
     FindFormerRepeat("n", ME, "i", "t", "", None, "k", waits=True),
@@ -181,16 +182,6 @@ def test_arguments(sample: Any) -> None:
     assert all(type(value) in {str, int, bytes} for part in (fixed, *rows) for value in part.values())
 
 
-def test_publish_model_subscribers() -> None:
-    """P7: only a JID that may not publish anyhow must be a subscriber."""
-    call = CALLS[Publish].row
-    assert call
-    record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), RECORD.affiliations)
-    assert call(Publish("n", ME, "i", b"", 0), record)["subids"] == ""
-    stranger = Jid("you@x/1")
-    assert call(Publish("n", stranger, "i", b"", 0), record)["subids"] == f"{subid(stranger)} {subid('you@x')}"
-
-
 def test_results() -> None:
     """Rows become results; a code word is its problem; an unknown word is a defect of ours."""
     publish, retract = CALLS[Publish].result, CALLS[Retract].result
@@ -252,9 +243,8 @@ def test_what_a_script_tells() -> None:
         [b"ended", ME.encode(), b"i", 5],
         [b"lapsed", ME.encode(), b"1"],
         [b"unsubscribed", ME.encode(), b""],
-        [b"filled", ME.encode()],
+        [b"waiting", b"p", b"1"],
         [b"perished", 2],
-        [b"fetched", 3, [20, 0]],
     ]
     ended = LockEnded(partition.node, ME, "i", 5)
     assert _read([], [], told, [[b"1-0", b"m", b"1 n"]], 0, 0, 9) == ScriptReply(
@@ -266,9 +256,8 @@ def test_what_a_script_tells() -> None:
             LockOver(ended, expired=False),
             LeaseOver(ME, "1"),
             SubscriptionOver(ME, ""),
-            PullFilled(ME),
+            WorkWaits("p", "1"),
             ToCount("perished", 2),
-            ToCount("delivered", 3, (20, 0)),
         ),
         (Handover("1-0", "m", "1 n"),),
         0,

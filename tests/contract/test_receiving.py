@@ -9,7 +9,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from broker import codec, keys
-from broker.model.commands import Declare, Describe, Fetch, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import (
+    Declare,
+    Delete,
+    Describe,
+    Publish,
+    Receive,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
 from broker.model.items import Delivery, Envelope, SubscriptionChanged
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -19,8 +30,9 @@ from broker.model.results import (
     Counted,
     Declared,
     Described,
-    Fetched,
+    Done,
     Published,
+    Received,
     Refused,
     Result,
     Retracted,
@@ -33,7 +45,7 @@ from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import NO_FRONTEND, RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.subscriptions import long_poll
+from broker.redis_core.subscriptions import receiving
 from broker.settings import CommandSettings
 from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -81,14 +93,14 @@ async def leased(core: RedisCore, node: str, credit: int, *, lease_ms: int = 60_
     return jid
 
 
-async def fetched(core: RedisCore, node: str, jid: Jid, wait: float = 0) -> Fetched:
-    """Fetch what a lease holds."""
-    result = await core.ask(Fetch(node, ALICE, jid, 60_000, wait))
-    assert isinstance(result, Fetched), result
+async def received(core: RedisCore, node: str, jid: Jid, wait: float = 0) -> Received:
+    """Receive for a lease, and return what it holds."""
+    result = await core.ask(Receive(node, ALICE, jid, 60_000, wait))
+    assert isinstance(result, Received), result
     return result
 
 
-async def acknowledge(core: RedisCore, jid: Jid, found: Fetched) -> None:
+async def acknowledge(core: RedisCore, jid: Jid, found: Received) -> None:
     """Acknowledge all that was fetched."""
     commands = [
         Retract(item.partition.node, jid, item.item_id, item.token, partition=item.partition.number)
@@ -102,7 +114,7 @@ async def all_worked(core: RedisCore, node: str, jid: Jid, count: int, credit: i
     done: Counter[str] = Counter()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while done.total() < count:
-            found = await fetched(core, node, jid, 5)
+            found = await received(core, node, jid, 5)
             assert len(found.items) <= credit
             done.update(item.partition.node for item in found.items)
             await acknowledge(core, jid, found)
@@ -125,24 +137,24 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
     await declared(one, node, stanzaq__partitions=partitions)
     first = await leased(one, node, 5)
     began = time.monotonic()
-    waiting = asyncio.create_task(fetched(two, node, first, 10))
+    waiting = asyncio.create_task(received(two, node, first, 10))
     await asyncio.sleep(0.3)
     await published(one, node, 20)
     assert (await waiting).items and time.monotonic() - began < 10
     # Credit moves to where items are.
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while len((held := await fetched(two, node, first)).items) < 5:  # noqa: ASYNC110  (nobody says so)
+        while len((held := await received(two, node, first)).items) < 5:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     second = await leased(two, node, 20)
     await acknowledge(two, first, held)
-    assert len((await fetched(one, node, first)).items) <= 5
+    assert len((await received(one, node, first)).items) <= 5
     # Its owner fetches no more: it ends by itself, soon after its time.
     short = await leased(one, node, 5, lease_ms=1_000)
     assert isinstance(await one.ask(Unsubscribe(node, ALICE, first, "", release=True)), Unsubscribed)
-    assert is_refused(await two.ask(Fetch(node, ALICE, first)), Problem.LEASE_OVER)
+    assert is_refused(await two.ask(Receive(node, ALICE, first)), Problem.LEASE_OVER)
     assert sum((await all_worked(two, node, second, 15, 20)).values()) == 15
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not is_refused(await two.ask(Fetch(node, ALICE, short)), Problem.LEASE_OVER):  # noqa: ASYNC110  (the same)
+        while not is_refused(await two.ask(Receive(node, ALICE, short)), Problem.LEASE_OVER):  # noqa: ASYNC110  (the same)
             await asyncio.sleep(0.02)
     counted = await one.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, 0)
@@ -159,7 +171,7 @@ async def test_stopped_after_a_fetch(
     await declared(core, node)
     jid = await leased(core, node, 1)
     await published(core, node, 1)
-    assert (await fetched(core, node, jid)).items
+    assert (await received(core, node, jid)).items
     (partition,) = await core._store.partitions([node])
     if drained:
         await core.drain(PATIENCE_SECONDS)
@@ -177,7 +189,7 @@ async def test_killed_after_a_fetch(
     await declared(core, node)
     jid = await leased(core, node, 2)
     await published(core, node, 1)
-    assert (await fetched(core, node, jid)).items
+    assert (await received(core, node, jid)).items
     (partition,) = await core._store.partitions([node])
     async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
         while await client.zscore(keys.of_service("due"), str(partition)) is None:  # noqa: ASYNC110  (nobody says so)
@@ -186,20 +198,20 @@ async def test_killed_after_a_fetch(
         # Until the next heartbeat what is due later need not be noted.
         await client.zrem(keys.of_service("due"), str(partition))
         await published(core, node, 1)
-        assert len((await fetched(core, node, jid)).items) == 2
+        assert len((await received(core, node, jid)).items) == 2
         assert await client.zscore(keys.of_service("due"), str(partition)) is None
 
 
 async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RX5: a waiting fetch learns at once of items that its own process hands out, and soon of another's."""
+    """RX5: a receive that waits is woken by the script that lets an item go out, in its own process or another."""
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node)
     jid = await leased(one, node, 1)
-    # Items of its own process reach it without a look.
-    for publisher, look_seconds in ((one, 60.0), (two, long_poll.LOOK_SECONDS)):
-        monkeypatch.setattr(long_poll, "LOOK_SECONDS", look_seconds)
+    # Neither needs a look.
+    monkeypatch.setattr(receiving, "LOOK_SECONDS", 60.0)
+    for publisher in (one, two):
         clock_ms = time.time() * 1000
-        waiting = asyncio.create_task(fetched(one, node, jid, 10))
+        waiting = asyncio.create_task(received(one, node, jid, 10))
         await asyncio.sleep(0.2)
         began = time.monotonic()
         await published(publisher, node, 1)
@@ -208,7 +220,7 @@ async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest
         # A fetch renews the lease for a minute.
         assert found.until_ms > clock_ms + 60_000 - 1
         await acknowledge(one, jid, found)
-    assert (await fetched(one, node, jid, 0.3)).items == ()
+    assert (await received(one, node, jid, 0.3)).items == ()
 
 
 async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
@@ -217,14 +229,14 @@ async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
     await declared(core, node)
     jid = await leased(core, node, 2)
     await published(core, node, 1)
-    (item,) = (await fetched(core, node, jid)).items
+    (item,) = (await received(core, node, jid)).items
     after = {item.partition: item.token}
-    waiting = asyncio.create_task(core.ask(Fetch(node, ALICE, jid, None, 5, after)))
+    waiting = asyncio.create_task(core.ask(Receive(node, ALICE, jid, None, 5, after)))
     await asyncio.sleep(0.2)
     assert not waiting.done()
     await published(core, node, 1)
     result = await waiting
-    assert isinstance(result, Fetched) and [each.token > item.token for each in result.items] == [True]
+    assert isinstance(result, Received) and [each.token > item.token for each in result.items] == [True]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -234,39 +246,14 @@ async def test_the_next_one_without_waiting(make_nameless: MakeNameless, node: s
     await declared(core, node, stanzaq__partitions="2")
     jid = await leased(core, node, 1)
     envelope = codec.pack(Envelope(b"<x/>"))
-    found = await fetched(core, node, jid)
+    found = await received(core, node, jid)
     for turn in range(6):
         partition = (number + turn) % 2
         asked = Publish(node, ALICE, None, envelope, 4, partition=partition)
         assert isinstance(await core.ask(asked), Published)
         await acknowledge(core, jid, found)
-        found = await fetched(core, node, jid)
+        found = await received(core, node, jid)
         assert [item.partition.number for item in found.items] == [partition], turn
-
-
-async def waiting_and_held(core: RedisCore, node: str) -> tuple[int, int]:
-    """Count the items that wait, and those that are locked."""
-    counted = await core.ask(Stats(node, ALICE))
-    assert isinstance(counted, Counted)
-    return counted.waiting, counted.in_flight
-
-
-@pytest.mark.parametrize("partitions", ["1", "2"])
-async def test_back_without_waiting(make_nameless: MakeNameless, node: str, partitions: str) -> None:
-    """RX5: a subscriber that let items expire and fetches again gets waiting items at once."""
-    core = await make_nameless()
-    for number in range(int(partitions)):
-        name = f"{node}/{number}"
-        await declared(core, name, stanzaq__partitions=partitions, stanzaq__lock_seconds="1")
-        jid = await leased(core, name, 1)
-        asked = Publish(name, ALICE, None, codec.pack(Envelope(b"<x/>")), 4, partition=number)
-        assert isinstance(await core.ask(asked), Published)
-        # It is reserved, and expires.
-        for counts in ((0, 1), (1, 0)):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while await waiting_and_held(core, name) != counts:  # noqa: ASYNC110  (nobody says so)
-                    await asyncio.sleep(0.02)
-        assert len((await fetched(core, name, jid)).items) == 1
 
 
 async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
@@ -279,7 +266,7 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
     await published(nameless, node, 8)
     await door.until(lambda: len(door.deliveries) == 2)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while len((found := await fetched(nameless, node, jid)).items) < 2:  # noqa: ASYNC110  (nobody says so)
+        while len((found := await received(nameless, node, jid)).items) < 2:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     assert {item.item_id for item in found.items}.isdisjoint(each.item_id for each in door.deliveries)
     for each in found.items:
@@ -293,7 +280,7 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
     short = await leased(nameless, node, 1, lease_ms=100)
     assert isinstance(await named.ask(Subscribe(node, W2, W2, 1, lease_ms=200)), Subscribed)
     await door.until(lambda: bool(door.notices))
-    assert is_refused(await nameless.ask(Fetch(node, ALICE, short)), Problem.LEASE_OVER)
+    assert is_refused(await nameless.ask(Receive(node, ALICE, short)), Problem.LEASE_OVER)
     ended = SubscriptionChanged(Subscription(node, W2, subid(W2), State.NONE))
     assert door.notices == [ended]
 
@@ -334,7 +321,7 @@ async def test_collection(make_nameless: MakeNameless, node: str) -> None:
     assert await all_worked(one, node, jid, 10, 3) == {f"{node}/c": 10}
     # It ends everywhere.
     await published(two, f"{node}/c", 3)
-    assert (await fetched(one, node, jid, 5)).items
+    assert (await received(one, node, jid, 5)).items
     assert isinstance(await two.ask(Unsubscribe(node, ALICE, jid, "", release=True)), Unsubscribed)
     counted = await one.ask(Stats(f"{node}/c", ALICE))
     assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight, counted.subscribers) == (3, 0, 0)
@@ -347,9 +334,9 @@ async def test_whose(make_nameless: MakeNameless, node: str) -> None:
     bob, eve = Jid("bob@x"), Jid("eve@x")
     theirs = pull_jid(bob, "0" * 16)
     assert isinstance(await core.ask(Subscribe(node, bob, theirs, 1, Qos.PULLED, lease_ms=60_000)), Subscribed)
-    assert isinstance(await core.ask(Fetch(node, bob, theirs)), Fetched)
-    assert isinstance(await core.ask(Fetch(node, ALICE, theirs)), Fetched)
-    assert is_refused(await core.ask(Fetch(node, eve, theirs)), Problem.FORBIDDEN)
+    assert isinstance(await core.ask(Receive(node, bob, theirs)), Received)
+    assert isinstance(await core.ask(Receive(node, ALICE, theirs)), Received)
+    assert is_refused(await core.ask(Receive(node, eve, theirs)), Problem.FORBIDDEN)
     assert is_refused(await core.ask(Unsubscribe(node, eve, theirs, "", release=True)), Problem.FORBIDDEN)
     shut = f"{node}/shut"
     await declared(core, shut, pubsub__access_model="authorize")
@@ -390,8 +377,8 @@ class Shift:
     async def come(self, core: RedisCore, jid: Jid) -> None:
         """Fetch what a lease holds and work on it."""
         while not self.over:
-            result = await core.ask(Fetch(self.node, ALICE, jid, 60_000, 1))
-            assert isinstance(result, Fetched)
+            result = await core.ask(Receive(self.node, ALICE, jid, 60_000, 1))
+            assert isinstance(result, Received)
             await asyncio.sleep(0.05)
             await acknowledge(core, jid, result)
             self.done[jid] += len(result.items)
@@ -452,9 +439,9 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     await published(one, f"{node}/d/x", 5)
     assert await all_worked(two, view, jid, 5, 2) == {f"{node}/d/x": 5}
     await published(one, f"{node}/c", 3)
-    assert len((await fetched(two, view, jid, 5)).items) <= 2
+    assert len((await received(two, view, jid, 5)).items) <= 2
     # Its owner has it for a moment more, and then does not return.
-    assert isinstance(await two.ask(Fetch(view, ALICE, jid, 100)), Fetched)
+    assert isinstance(await two.ask(Receive(view, ALICE, jid, 100)), Received)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while isinstance(await one.ask(Describe(view, ALICE, as_owner=True)), Described):  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
@@ -462,73 +449,108 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight, counted.subscribers) == (3, 0, 0)
 
 
-async def test_one_looks_for_all(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R15: each of many waiting fetches soon learns of items of its own process, also when the one that looks has left."""
-    monkeypatch.setattr(long_poll, "_OWN_LOOK_SECONDS", 60.0)
+async def test_each_is_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R15: each of many that wait is woken for an item, the one that has waited longest first."""
+    monkeypatch.setattr(receiving, "LOOK_SECONDS", 60.0)
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node)
-    jids = [await leased(one, node, 1) for _ in range(5)]
-    waits = {asyncio.create_task(fetched(two, node, jid, 20)) for jid in jids}
-    await asyncio.sleep(0.5)
-    for left in range(5, 0, -1):
+    waits = []
+    for _ in range(5):
+        waits.append(asyncio.create_task(received(two, node, await leased(one, node, 1), 20)))
+        await asyncio.sleep(0.1)
+    for wait in waits:
         await published(one, node, 1)
-        done, waits = await asyncio.wait(waits, timeout=15, return_when=asyncio.FIRST_COMPLETED)
-        assert [len((await each).items) for each in done] == [1] and len(waits) == left - 1
+        assert len((await wait).items) == 1
 
 
-async def counted(core: RedisCore, node: str) -> tuple[int, int, int]:
-    """Count waiting and locked items, and the node's dead letters."""
-    found = await core.ask(Stats(node, ALICE))
-    dead = await core.ask(Stats(f"{node}/dead", ALICE))
-    assert isinstance(found, Counted)
-    letters = dead.waiting if isinstance(dead, Counted) else 0
-    return found.waiting, found.in_flight, found.dying + letters
+async def test_a_lost_wake_up(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits finds what a process that died did not tell it, and what it left behind."""
+    monkeypatch.setattr(receiving, "LOOK_SECONDS", 0.3)
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node)
+    monkeypatch.setattr(one._wakeups, "send", lambda *_about: None)
+    waiting = asyncio.create_task(received(two, node, await leased(one, node, 1), 20))
+    await asyncio.sleep(0.1)
+    await published(one, node, 1)
+    assert (await waiting).items
 
 
-@pytest.mark.parametrize("partitions", ["1", "4"])
-async def test_nobody_fetches(make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str) -> None:
-    """A6: a lease that nobody fetches uses no tries: five of five items survive, and are new for a later fetch."""
-    await make_core()
-    nameless = await make_nameless()
-    options = {"stanzaq__lock_seconds": "1", "stanzaq__max_deliveries": "3", "stanzaq__partitions": partitions}
-    await declared(nameless, node, **options)
-    jid = await leased(nameless, node, 5)
-    await published(nameless, node, 5)
-    # They are reserved for it, and once that has expired they wait: a lock a second would make three tries.
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while (await counted(nameless, node))[1] == 0:  # noqa: ASYNC110  (nobody says so)
-            await asyncio.sleep(0.02)
-        while (await counted(nameless, node))[1] > 0:  # noqa: ASYNC110  (the same)
-            await asyncio.sleep(0.02)
-    assert await counted(nameless, node) == (5, 0, 0)
-    # A fetch that does not wait gets what there is, at once; with several partitions another may have to grant the
-    # credit first, so fetch again.
-    found = await fetched(nameless, node, jid)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while partitions != "1" and not found.items:
-            found = await fetched(nameless, node, jid)
-    assert {(item.attempt, item.untried) for item in found.items} == {(1, 0)}
-    assert sum((await all_worked(nameless, node, jid, 5, 5)).values()) == 5
+async def test_nobody_there(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wake-up for one that waits no longer is passed on to the next."""
+    monkeypatch.setattr(receiving, "LOOK_SECONDS", 60.0)
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node)
+    gone = asyncio.create_task(received(two, node, await leased(one, node, 1), 20))
+    await asyncio.sleep(0.1)
+    gone.cancel()
+    waiting = asyncio.create_task(received(two, node, await leased(one, node, 1), 20))
+    await asyncio.sleep(0.1)
+    await published(one, node, 1)
+    assert (await waiting).items
 
 
 @pytest.mark.parametrize("partitions", ["1", "4"])
-async def test_beside_a_live_worker(
+async def test_holds_nothing_unused(
     make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str
 ) -> None:
-    """A6: items reserved for a lease that never fetches go to the live worker: all ten, each on the first try."""
+    """A6: a lease that receives nothing holds nothing: a worker gets all ten, each on the first try."""
     named, door = await make_core()
     nameless = await make_nameless()
-    options = {"stanzaq__lock_seconds": "1", "stanzaq__max_deliveries": "3", "stanzaq__partitions": partitions}
-    await declared(nameless, node, **options)
+    await declared(nameless, node, stanzaq__partitions=partitions)
     await leased(nameless, node, 5)
-    assert isinstance(await named.ask(Subscribe(node, W1, W1, 1)), Subscribed)
     await published(nameless, node, 10)
-    done: set[str] = set()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(done) < 10:
-            await door.until(lambda: len(door.deliveries) > len(done))
-            sent = door.deliveries[len(done)]
-            assert sent.attempt == 1
-            done.add(sent.item_id)
-            assert isinstance(await named.ask(Retract(node, W1, sent.item_id, sent.token)), Retracted)
-    assert await counted(nameless, node) == (0, 0, 0)
+    assert isinstance(await named.ask(Subscribe(node, W1, W1, 10)), Subscribed)
+    await door.until(lambda: len(door.deliveries) == 10)
+    assert {sent.attempt for sent in door.deliveries} == {1}
+
+
+async def test_limits_of_several(make_nameless: MakeNameless, node: str) -> None:
+    """A rate of several partitions is kept where credit is granted: so pulls receive nothing there, and are told so."""
+    core = await make_nameless()
+    await declared(core, node, stanzaq__partitions="2", stanzaq__max_in_flight="5")
+    jid = pull_jid(ALICE, secrets.token_hex(8))
+    asked = Subscribe(node, ALICE, jid, 5, Qos.PULLED, lease_ms=60_000)
+    assert is_refused(await core.ask(asked), Problem.UNSUPPORTED)
+
+
+@pytest.mark.parametrize("partitions", ["1", "3"])
+async def test_subscribers_publish(
+    make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str
+) -> None:
+    """P7: with publish model `subscribers` an account publishes while any of its subscriptions lasts, at any door."""
+    named, _ = await make_core()
+    nameless = await make_nameless()
+    await declared(nameless, node, pubsub__publish_model="subscribers", stanzaq__partitions=partitions)
+    bob = Jid("bob@x")
+
+    async def publishes(core: RedisCore, sender: Jid) -> bool:
+        result = await core.ask(Publish(node, sender, None, codec.pack(Envelope(b"<x/>")), 4))
+        assert isinstance(result, Published) or is_refused(result, Problem.FORBIDDEN)
+        return isinstance(result, Published)
+
+    lease, worker = pull_jid(bob, secrets.token_hex(8)), Jid("bob@x/work")
+    for jid, qos in ((lease, Qos.PULLED), (worker, Qos.UNACKNOWLEDGED)):
+        assert not await publishes(named, Jid("bob@x/home"))
+        asked = Subscribe(node, bob, jid, 1, qos, lease_ms=60_000)
+        assert isinstance(await named.ask(asked), Subscribed)
+        assert await publishes(named, Jid("bob@x/home")) and await publishes(nameless, bob)
+        assert not await publishes(nameless, Jid("eve@x"))
+        assert isinstance(await named.ask(Unsubscribe(node, bob, jid, "", release=True)), Unsubscribed)
+    assert not await publishes(nameless, bob)
+
+
+async def test_leaves_that_do_not_admit(make_nameless: MakeNameless, node: str) -> None:
+    """A lease of a collection receives from the leaves that admit its owner; one that is closed or deleted holds nobody up."""
+    core = await make_nameless()
+    await declared(core, node, pubsub__node_type="collection")
+    for leaf, model in (("open", "open"), ("shut", "whitelist"), ("gone", "open")):
+        await declared(core, f"{node}/{leaf}", pubsub__collection=node, pubsub__access_model=model)
+        await published(core, f"{node}/{leaf}", 2)
+    bob = Jid("bob@x")
+    lease = pull_jid(bob, secrets.token_hex(8))
+    assert isinstance(await core.ask(Subscribe(node, bob, lease, 9, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    assert isinstance(await core.ask(Delete(f"{node}/gone", ALICE)), Done)
+    result = await core.ask(Receive(node, bob, lease))
+    assert isinstance(result, Received) and [item.partition.node for item in result.items] == [f"{node}/open"] * 2
+    # Nobody else may receive for it.
+    assert is_refused(await core.ask(Receive(node, Jid("eve@x"), lease)), Problem.FORBIDDEN)

@@ -1,0 +1,91 @@
+"""Receives for a pull subscription from several partitions: of one node, or of the leaves below a collection.
+
+The first partition knows the lease, and counts nothing of what is held elsewhere. So all are asked first how much is held there
+and whether items wait, and then those where items wait, one after another, until the limit is reached. Two requests at once
+may together receive more than that. Must not know who waits, nor how items are locked.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from broker.model.names import Partition
+from broker.redis_core.commands.internal import GONE, Outcome, ReceivedFrom, ReceiveFrom, ReceiveNow
+from broker.redis_core.credit.collections import CollectionCredit, ask_pipeline
+from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.registry.merge import received
+from broker.redis_core.registry.partitioner import COORDINATOR
+
+_PAGE: Final = 100
+"""Partitions that are asked at once."""
+
+
+class Receiver:
+    """Receives from the partitions of one node."""
+
+    def __init__(
+        self, known: NodeCache, pool: CollectionCredit, pipeline: Callable[[Partition], PartitionPipeline]
+    ) -> None:
+        """Read the partitions from the node's record, or those below it from `pool`."""
+        self._known = known
+        self._pool = pool
+        self._pipeline = pipeline
+        self._turns = count()
+
+    async def receive(self, now: ReceiveNow) -> Outcome:
+        """Check the lease, see what is held, and receive what there is room for."""
+        record = await self._known.read()
+        if record is None:
+            return GONE
+        command, collects = now.command, record.config.collects
+        takes = command.takes and command.only is None
+        first = record.partition(COORDINATOR)
+
+        def part(of: Partition, limit: int | None, selector: str = "=") -> ReceiveFrom:
+            return ReceiveFrom(
+                *(of.node, command.sender, command.jid, None, limit, command.lock_ms, command.last_token_of(of)),
+                now.process if limit is not None else "",
+                *(selector, of.number, of.incarnation),
+                below=collects,
+            )
+
+        look = 0 if takes else None
+        asked = replace(part(first, None if collects else look), lease_ms=command.lease_ms or 0, below=False)
+        begun: Outcome = await ask_pipeline(self._pipeline(first), asked)
+        if not isinstance(begun, ReceivedFrom):
+            return begun
+        others = list(await self._pool.partitions()) if collects else list(record.partitions[COORDINATOR + 1 :])
+        if now.woken:
+            others = [each for each in others if each in now.woken]
+        selector = begun.selector
+        found = {first: begun}
+        for page in range(0, len(others), _PAGE):
+            looks = [part(each, look, selector) for each in others[page : page + _PAGE]]
+            found |= await self._ask(others[page : page + _PAGE], looks)
+        if takes:
+            limit = begun.received.credit if command.limit is None else command.limit
+            held = dict(now.held) | {each: of.received.held[each] for each, of in found.items()}
+            waiting = [each for each, of in found.items() if of.waits]
+            turn = next(self._turns) % max(1, len(waiting))
+            for each in [*waiting[turn:], *waiting[:turn]]:
+                room = limit - sum(held.values())
+                if room <= 0:
+                    break
+                more = await self._ask([each], [part(each, held[each] + room, "=" if each == first else selector)])
+                found |= more
+                held |= {each: of.received.held[each] for each, of in more.items()}
+        return received([of.received for of in found.values()])
+
+    async def _ask(
+        self, partitions: Sequence[Partition], commands: Sequence[ReceiveFrom]
+    ) -> dict[Partition, ReceivedFrom]:
+        """Ask partitions; one that cannot answer now, that is deleted or refuses the subscription, has nothing for it."""
+        asked = [
+            ask_pipeline(self._pipeline(each), command) for each, command in zip(partitions, commands, strict=True)
+        ]
+        outcomes: list[Outcome] = await asyncio.gather(*asked)
+        found = zip(partitions, outcomes, strict=True)
+        return {each: outcome for each, outcome in found if isinstance(outcome, ReceivedFrom)}
