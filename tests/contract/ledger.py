@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 from broker.model.commands import (
     Command,
@@ -26,11 +25,6 @@ from broker.model.results import Done, Published, Purged, Retracted, Subscribed,
 from tests.contract.snapshot import Seen, Snapshot
 
 SHARED, WANTED, MEMBER = "shares the node", "owns what it named", "is a member of a group"
-
-
-def hashed(text: str, count: int) -> int:
-    """Return the partition that a key or an id chooses (E14)."""
-    return crc32(text.encode()) % count
 
 
 @dataclass(slots=True)

@@ -60,11 +60,12 @@ from broker.model.results import (
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
+from broker.redis_core.registry.partitioner import choose_by_hash
 from broker.settings import Settings
 from frontends.tools.servers.cluster import RedisCluster
 from tests.admitting import ADMITTING
 from tests.contract.conftest import Door
-from tests.contract.ledger import MEMBER, SHARED, Ledger, Step, granted_epoch, hashed
+from tests.contract.ledger import MEMBER, SHARED, Ledger, Step, granted_epoch
 from tests.contract.lost_credit import lost_grants
 from tests.contract.snapshot import OWNER, look
 from tests.waiting import PATIENCE_SECONDS
@@ -526,9 +527,9 @@ class SpreadMachine(RuleBasedStateMachine):
         chosen = command.key or command.item_id
         if command.partition is not None or not chosen:
             return command.partition
-        former = (hashed(chosen, count) for count in self.former)
+        former = (choose_by_hash(chosen, count) for count in self.former)
         known = (number for number in former if (number, command.item_id) in self.ledger.items)
-        return next(known, hashed(chosen, self.partitions))
+        return next(known, choose_by_hash(chosen, self.partitions))
 
     def _known(self) -> list[tuple[int, str, int, Jid]]:
         now = [(n, taken.item, taken.token, taken.jid) for (n, _), taken in sorted(self.ledger.taken.items())]

@@ -110,6 +110,7 @@ async def test_event_hubs(service: Service, join: Join) -> None:
     owner = await join()
     hub = await owner.queue({QUEUEING_ENABLED: "0", "stanzaq#partitions": "3"})
     keys = f"sensors {owner.bare} {event_hubs.KEY}\n"
+    keyed = [*(f"customer-{number}" for number in range(10)), "Łódź, ul. Piotrkowska", "客户"]
     with AmqpFrontend(service.redis.url, AMQP_EVENT_HUBS_KEYS=keys, AMQP_PASSWORDS="") as frontend:
         place = event_hubs.address(frontend, hub, "sensors")
 
@@ -123,9 +124,9 @@ async def test_event_hubs(service: Service, join: Join) -> None:
                 return [(number, event_hubs.body(event)) for number, event in reader.events]
 
         await asyncio.to_thread(sent)
-        did = await told("node", OUTSIDERS / "with_event_hubs.mjs", TOOLS / "node_modules", place, "2")
+        did = await told("node", OUTSIDERS / "with_event_hubs.mjs", TOOLS / "node_modules", place, "2", *keyed)
         laters = did.pop("laters")
-        events = await asyncio.to_thread(found, 36 + laters)
+        events = await asyncio.to_thread(found, 36 + 2 * len(keyed) + laters)
     assert did == {
         "hub": [["0", "1", "2"], True],
         "ids": ["0", "1", "2"],
@@ -147,7 +148,10 @@ async def test_event_hubs(service: Service, join: Join) -> None:
         *["later"] * laters,
         *(f'"{each}"' for each in "abc"),
         *map(str, range(30)),
+        *keyed * 2,
     ]
     assert sorted(text.strip('"') for _, text in events) == sorted(text.strip('"') for text in texts)
+    # E14: a key has one partition, whether this SDK hashes it because it buffers, or leaves it to the service.
+    assert len({(number, text.strip('"')) for number, text in events if text.strip('"') in keyed}) == len(keyed)
     assert [text for number, text in events if number == "2"][:2] == ["from", "Python"]
     assert [text.strip('"') for number, text in events if number == "0"][:3] == ["a", "b", "c"]

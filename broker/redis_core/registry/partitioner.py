@@ -7,7 +7,8 @@ the node, may be in any partition and is searched for.
 
 import re
 from enum import Enum, auto
-from zlib import crc32
+
+from broker.redis_core.registry.key_hash import hash_key
 
 COORDINATOR = 0
 """The partition that knows every subscription and its credit, and whose turn it is."""
@@ -39,7 +40,8 @@ class Place(Enum):
 
 def choose_by_hash(text: str, count: int) -> int:
     """Choose one of `count` partitions by a text; the choice is stable for the same count (E14)."""
-    return crc32(text.encode()) % count
+    # The sign is dropped as in the SDKs for .NET, Java and JavaScript; Python's keeps it, so that `%` counts from the other end.
+    return abs(hash_key(text)) % count if count > 1 else 0
 
 
 def partition_of_id(item_id: str, count: int) -> int:

@@ -115,6 +115,30 @@ def test_places(hubs: AmqpFrontend, new_log: NewLog) -> None:
             again.until(lambda it: all(it.of(number) == [*more, "d"] for number, more in expected.items()))
 
 
+def test_buffered_keys(hubs: AmqpFrontend, new_log: NewLog) -> None:
+    """E14: a key has one partition, whether the SDK hashes it because it buffers, or leaves it to the service.
+
+    With two partitions: of more, the SDK for Python takes others than all other SDKs for some keys.
+    """
+    log, keys = new_log(2), [f"customer-{number}" for number in range(12)]
+    errors: list[Exception] = []
+
+    def failed(_events: object, _partition: str | None, error: Exception) -> None:
+        errors.append(error)
+
+    with sending(address(hubs, log), buffered_mode=True, on_success=lambda *_: None, on_error=failed) as client:
+        for key in keys:
+            client.send_event(EventData(key), partition_key=key)
+    with sending(address(hubs, log)) as client:
+        for key in keys:
+            send(client, key, partition_key=key)
+    with reading(address(hubs, log)) as reader:
+        reader.until(lambda it: bool(errors) or len(it.events) == 2 * len(keys))
+    assert not errors
+    assert len({(number, body(event)) for number, event in reader.events}) == len(keys)
+    assert reader.of("0") and reader.of("1")
+
+
 def test_resumes(redis: RedisServer, new_log: NewLog) -> None:
     """E19, Guarantee 1: when its frontend stops, an SDK continues after its last event."""
     log = new_log()

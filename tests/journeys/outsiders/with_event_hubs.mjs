@@ -1,10 +1,10 @@
 // Producers and consumers of a hub by npm's @azure/event-hubs. Knows Azure Event Hubs; nothing of this project.
-// Usage: with_event_hubs.mjs NODE_MODULES CONNECTION_STRING COUNT. The hub has three partitions and COUNT events, all of them in
+// Usage: with_event_hubs.mjs NODE_MODULES CONNECTION_STRING COUNT KEY…. The hub has three partitions and COUNT events, all of them in
 // partition 2. Writes what happened as one JSON object.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-const [modules, connection, before] = process.argv.slice(2);
+const [modules, connection, before, ...keys] = process.argv.slice(2);
 const {
   EventHubBufferedProducerClient, EventHubConsumerClient, EventHubProducerClient, earliestEventPosition, latestEventPosition,
 } = createRequire(join(modules, "_"))("@azure/event-hubs");
@@ -55,10 +55,17 @@ keyed.tryAdd({
 await producer.sendBatch(keyed);
 const buffered = new EventHubBufferedProducerClient(connection, { ...options, onSendEventsErrorHandler: ({ error }) => { throw error; } });
 for (let number = 0; number < 30; number += 1) await buffered.enqueueEvent({ body: number });
+// The buffering client hashes keys itself; the other one leaves them to the service.
+for (const key of keys) {
+  await buffered.enqueueEvent({ body: key }, { partitionKey: key });
+  const batch = await producer.createBatch({ partitionKey: key });
+  batch.tryAdd({ body: key });
+  await producer.sendBatch(batch);
+}
 await buffered.flush();
 await buffered.close();
 
-const all = await received(34 + Number(before), earliestEventPosition);
+const all = await received(34 + 2 * keys.length + Number(before), earliestEventPosition);
 did.buffered = bodies(all).filter(Number.isInteger).sort((one, other) => one - other);
 did.others = all.filter(({ body }) => Buffer.isBuffer(body)).map(({ body }) => body.toString()).sort();
 const first = all.filter(({ body }) => "abc".includes(body));
