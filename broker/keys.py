@@ -387,7 +387,7 @@ TABLE: Final = (
         "options",
         "hash",
         "node",
-        "configuration fields that differ from the default, and earlier numbers of partitions",
+        "configuration fields that differ from the default",
         "a dozen fields",
     ),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),

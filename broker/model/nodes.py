@@ -41,11 +41,6 @@ def change_config(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) ->
             continue
         option = _option(name)
         changes[option.attribute] = _value(option, name, values)
-    if int(changes.get("partitions", config.partitions)) < config.partitions:  # type: ignore[call-overload]
-        raise MalformedRequest(
-            Problem.NOT_ACCEPTABLE,
-            f"stanzaq#partitions: the node has {config.partitions} already: there may be more, never fewer",
-        )
     changed = replace(config, **changes)  # type: ignore[arg-type]
     for attribute in changes:
         _check_node_type(attribute, changed)
@@ -113,8 +108,7 @@ def _refusal(option: Option, wrong: str) -> MalformedRequest:
 class NodeRecord:
     """A node's stored record; `revision` grows with every change, and scripts compare it with the caller's.
 
-    The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root. `former` are
-    its earlier numbers of partitions.
+    The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root.
     """
 
     name: str
@@ -126,7 +120,6 @@ class NodeRecord:
     creator: Jid | None = None
     parent: str = ""
     parent_life: str = ""
-    former: tuple[int, ...] = ()
 
     def partition(self, number: int) -> Partition:
         """Return one of its partitions."""

@@ -372,7 +372,7 @@ OPTIONS: Final = (
         "stanzaq#partitions",
         "partitions",
         "text-single",
-        "Partitions that the items are spread over (never fewer than now)",
+        "Partitions that the items are spread over (chosen when the node is created)",
         Whole(1, MAX_PARTITIONS),
     ),
     Option(

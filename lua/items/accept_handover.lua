@@ -1,9 +1,8 @@
 #!lua
 -- Store items handed over by other nodes. A `ticket` admits each item once; it is remembered for `once_ms`, or until `expire_tickets`
 -- says that the sending node knows of the arrival. An item keeps its id unless another item here has it or may get it; then the service
--- makes a new one, so that both stay. With `former` an earlier number of partitions decided the partition: the item must be findable
--- there. The items of schedules come in the same way: only these have hints.
--- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket former hints
+-- makes a new one, so that both stay. The items of schedules come in the same way: only these have hints.
+-- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket hints
 -- RETURNS: ok stale gone deleted | ok duplicate node-full
 local refusal = partition.load()
 if refusal then return refusal end
@@ -19,9 +18,7 @@ local function admit(row)
   if not enqueue.room() then return {'node-full'} end
   added = added + 1
   dedupe_window.keep(dedupe_window.HANDED, row.ticket, tonumber(arg.once_ms))
-  local tail, item = call.partition_tail, enqueue.append(row)
-  if row.former == '1' then former_partition.stay(tail) end
-  return {'ok', item}
+  return {'ok', enqueue.append(row)}
 end
 
 local results = budget.each(rows, admit)

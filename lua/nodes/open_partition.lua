@@ -1,15 +1,12 @@
 #!lua
 -- Bring a partition to the revision of its node. Create it if it does not exist; change nothing if it is up to date. A partition that is
--- newer than the record, or knows of more partitions, answers `newer` with its revision and that number: Redis lost a change of the
--- record.
+-- newer than the record answers `newer` with its revision: Redis lost a change of the record.
 -- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits by_key result_ms fair | tenant weight
 -- RETURNS: ok deleted newer
-local state, known, counted, tail = unpack(redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail'))
+local state, known = unpack(redis.call('HMGET', key.meta, 'state', 'revision'))
 if state == 'deleted' then return {'deleted'} end
-local revision, partitions = tonumber(known or 0), tonumber(counted or known and 1 or 0)
-if revision > tonumber(arg.revision) or partitions > tonumber(arg.partitions) then
-  return {'newer', known, tostring(partitions)}
-end
+local revision = tonumber(known or 0)
+if revision > tonumber(arg.revision) then return {'newer', known} end
 
 -- Default values are not stored: every operation reads all that are.
 local function put(name, value, usual)
@@ -17,8 +14,6 @@ local function put(name, value, usual)
 end
 
 if not known then redis.call('HSET', key.meta, 'cursor', '0-0', 'tail', '0-0', 'token', '0') end
--- Items that were placed by the earlier number of partitions are still found here: see `former_partition`.
-if partitions > 0 and partitions < tonumber(arg.partitions) then redis.call('HSET', key.meta, 'former', tail) end
 if revision < tonumber(arg.revision) then
   redis.call('HSET', key.meta, 'revision', arg.revision, 'lock_ms', arg.lock_ms, 'max_deliveries', arg.max_deliveries,
     'journal_max', arg.journal_max)

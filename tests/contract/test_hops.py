@@ -52,6 +52,8 @@ _PUBLISH: Final = "<publish node='jobs'><item><a xmlns='urn:x'/></item></publish
 
 
 _TIMES: Final = 6
+_BEGINS: Final = 0
+"""The argument of the instruction RESUME where a function begins; another one where it goes on after an await."""
 
 pytestmark = pytest.mark.skipif(bool(redis_latency.SEED), reason="a delay resumes coroutines more often")
 
@@ -74,7 +76,8 @@ class Tracer:
 
     def _met(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(_OURS):
+        # A coroutine that resumes was called before: how often it waits depends on the machine.
+        if event == "call" and code.co_filename.startswith(_OURS) and code.co_code[frame.f_lasti + 1] == _BEGINS:
             self.calls[code] += 1
 
     @property
@@ -91,7 +94,7 @@ class Tracer:
 
 
 def _least(times: list[Tracer]) -> Tracer:
-    """Return the run with the fewest calls: at first caches are empty, and a coroutine counts each time that it resumes."""
+    """Return the run with the fewest calls: at first caches are empty."""
     return min(times, key=lambda each: each.calls.total())
 
 
@@ -174,8 +177,8 @@ async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
             await frontend.ask(item, "w@x/1", _answered)
         assert frontend.trips == [["retract"]]
     publish, retract = _least(publishes), _least(retracts)
-    assert publish.calls.total() <= 138 and publish.files <= 25, str(publish)
-    assert retract.calls.total() <= 130, str(retract)
+    assert publish.calls.total() <= 128 and publish.files <= 25, str(publish)
+    assert retract.calls.total() <= 118, str(retract)
     for worker in ("v@x/1", "v@x/2"):
         await frontend.ask(subscribe.format(worker), worker, _answered)
         # The index of the JID is in another slot: it is written at the same time, and nobody waits for later writes.
@@ -253,8 +256,8 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
                 assert (await http.delete(message["href"])).status_code == 200
             assert (await http.delete(lease)).status_code == 200
     publish = _least(publishes)
-    assert publish.calls.total() <= 110 and publish.files <= 30, str(publish)
-    for times, most in ((leases, 300), (receives, 210), (acknowledgements, 115)):
+    assert publish.calls.total() <= 94 and publish.files <= 30, str(publish)
+    for times, most in ((leases, 190), (receives, 180), (acknowledgements, 105)):
         assert (least := _least(times)).calls.total() <= most, str(least)
     await core.stop()
 
@@ -282,16 +285,19 @@ async def test_ceilings_of_amqp(store: Store, monkeypatch: pytest.MonkeyPatch) -
     for _ in range(_TIMES):
         attaches.append(Tracer())
         with attaches[-1]:
-            receiver = await asyncio.to_thread(peer.create_receiver, "jobs", credit=1)
+            receiver = await asyncio.to_thread(peer.create_receiver, "jobs")
             await asyncio.sleep(0.1)
         await asyncio.to_thread(sender.send, Message("x"))
         jobs.append(Tracer())
         with jobs[-1]:
+            # It gives the credit.
             await asyncio.to_thread(receiver.receive, PATIENCE_SECONDS)
             await asyncio.to_thread(receiver.accept)
             await asyncio.sleep(0.1)
         await asyncio.to_thread(receiver.close)
-    for times, most in ((attaches, 700), (jobs, 400)):
+        # Its subscription ends behind it.
+        await asyncio.sleep(0.1)
+    for times, most in ((attaches, 500), (jobs, 230)):
         assert (least := _least(times)).calls.total() <= most, str(least)
     await asyncio.to_thread(peer.close)
     await server.drain(PATIENCE_SECONDS)

@@ -146,7 +146,7 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Declare("owned", ALICE, halves), item("owned", None))
     await done(core, Subscribe("owned", WORKER, WORKER, 5, group="billing"))
     await done(core, Declare("spread", ALICE, halves), Subscribe("spread", WORKER, WORKER, 1))
-    await done(core, *(item("spread", f"i{number}") for number in range(8)))
+    await done(core, *(replace(item("spread", f"i{number}"), partition=1 - number % 2) for number in range(8)))
     # A node of this name is another's: the dead letter stays where it is.
     await done(core, Declare("stuck", ALICE, {}), Declare("stuck/dead", BOB, {}))
     await done(core, Subscribe("stuck", WORKER, WORKER, 1), item("stuck", "job-1"))

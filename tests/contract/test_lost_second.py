@@ -165,13 +165,12 @@ async def revisions(client: Any, record: NodeRecord) -> tuple[set[bytes], set[by
 CHANGES: Sequence[Command] = [
     Configure("", ALICE, {"stanzaq#lock_seconds": ("7",)}),
     Affiliate("", ALICE, {Jid("bob@x"): "owner"}),
-    Configure("", ALICE, {"stanzaq#partitions": ("4",)}),
 ]
 
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("lost", ["record", "one", "others", "record and one", "record and one and others"])
-@pytest.mark.parametrize("change", CHANGES, ids=["configure", "affiliate", "grow"])
+@pytest.mark.parametrize("change", CHANGES, ids=["configure", "affiliate"])
 async def test_record_and_partitions_of_different_ages(
     make_core: MakeCore, store: Store, node: str, change: Any, lost: str, *, again: bool
 ) -> None:
@@ -192,8 +191,7 @@ async def test_record_and_partitions_of_different_ages(
         # One core that knows nothing, and those that know of the lost change.
         fresh, _ = await make_core()
         left = await served((fresh, core, other), node, "after")
-        wide = isinstance(change, Configure) and "stanzaq#partitions" in change.options
-        assert left.config.partitions == (4 if wide else 2)
+        assert left.config.partitions == 2
         in_force, lock_ms = await revisions(client, left)
         assert in_force == {str(left.revision).encode()}
         assert lock_ms == {str(left.config.lock_seconds * 1000).encode()}

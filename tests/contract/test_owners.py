@@ -198,15 +198,6 @@ async def test_bad_input(pair: Pair, node: str, wanted: dict[str, Any], expected
     assert isinstance(await attach(core, node, B, (0,), 0), Subscribed)
 
 
-async def test_a_partition_that_came_later(pair: Pair, node: str) -> None:
-    """E7: when one frontend has grown a node, the other knows."""
-    (one, _), (two, _) = pair
-    await declared(one, node, 1)
-    await publish(two, node, 0, "i")
-    assert await one.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})) == Done()
-    assert isinstance(await attach(two, node, A, (3,)), Subscribed)
-
-
 async def test_members_are_spread(pair: Pair, node: str) -> None:
     """E10: members that name no partitions share them evenly; a new member gets its part, and others get a leaving one's."""
     (one, first), (two, second) = pair
@@ -443,63 +434,15 @@ async def test_less_credit_is_another_groups_gain(pair: Pair, node: str) -> None
     assert len(await numbers(two, node, B)) == 2
 
 
-async def test_growth_and_bans(pair: Pair, node: str) -> None:
-    """E10, P3: new partitions are assigned too, and the others get those of a member barred from the node."""
+async def test_bans(pair: Pair, node: str) -> None:
+    """P3: the others get the partitions of a member barred from the node."""
     (one, _), (two, _) = pair
-    await declared(one, node, 2)
+    await declared(one, node, 6)
     await attach(one, node, A)
     await attach(two, node, B)
-    assert await two.ask(Configure(node, ALICE, {"stanzaq#partitions": ("6",)})) == Done()
     await spread_so(one, node, a=3, b=3)
     assert await two.ask(Affiliate(node, ALICE, {bare_jid(A): "outcast"})) == Done()
     await spread_so(one, node, b=6)
-
-
-async def growing(
-    core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatch
-) -> tuple[asyncio.Task[Any], asyncio.Event]:
-    """Let a core grow a node until it knows who owns what; it goes on after the event."""
-    met, go = asyncio.Event(), asyncio.Event()
-    ownerships = core.owners._members.ownerships
-
-    async def late(record: NodeRecord) -> list[PartitionOwnership]:
-        found = await ownerships(record)
-        met.set()
-        await go.wait()
-        return found
-
-    monkeypatch.setattr(core.owners._members, "ownerships", late)
-    task = asyncio.create_task(core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})))
-    await met.wait()
-    return task, go
-
-
-async def test_a_member_leaves_while_the_node_grows(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E10: who leaves while another frontend divides the credit of members anew has left: nothing is assigned to it."""
-    (one, _), (two, _) = pair
-    await declared(one, node, 2)
-    await attach(one, node, A)
-    grown, go = await growing(two, node, monkeypatch)
-    assert isinstance(await one.ask(Unsubscribe(node, A, A, "")), Unsubscribed)
-    go.set()
-    assert await grown == Done()
-    await two.owners.rebalance(node)
-    assert await one.owners._members.members(node) == {} and await numbers(one, node, A) == set()
-
-
-async def test_a_member_changes_while_the_node_grows(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guarantee 3: who asks for less credit meanwhile has no more in any partition."""
-    (one, _), (two, _) = pair
-    await declared(one, node, 2)
-    await attach(one, node, A)
-    grown, go = await growing(two, node, monkeypatch)
-    assert isinstance(await attach(one, node, A, credit=60), Subscribed)
-    go.set()
-    assert await grown == Done()
-    await two.owners.rebalance(node)
-    (member,) = (await one.owners._members.members(node)).values()
-    assert (member.credit, member.share) == (60, 15)
-    assert [each.credit for each in await owned(one, node, A)] == [15] * 4
 
 
 async def test_a_member_shares_while_another_frontend_assigns(

@@ -267,25 +267,14 @@ async def test_the_whole_node(core: RedisCore, node: str) -> None:
     assert (await stats(core, node)).waiting == 0
 
 
-async def test_growth(core: RedisCore, door: Door, node: str) -> None:
-    """E14: partitions are added during work; a node never has fewer (not-acceptable), nor 0, nor 2,000."""
-    await declared(core, node, 1)
-    await core.ask(Subscribe(node, W1, W1, 4))
-    for count in ("0", "2000", "-1", "two"):
+async def test_chosen_at_creation(core: RedisCore, node: str) -> None:
+    """E14: a node keeps the number of partitions that it was created with (not-acceptable), and has neither 0 nor 2,000."""
+    await declared(core, node, 2)
+    for count in ("0", "1", "3", "2000", "-1", "two"):
         refused = await core.ask(Configure(node, ALICE, {"stanzaq#partitions": (count,)}))
         assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
-    await core.ask(item(node, "before"))
-    assert await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})) == Done()
-    fewer = await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("3",)}))
-    assert isinstance(fewer, Refused) and fewer.problem is Problem.NOT_ACCEPTABLE
-    for number in range(4):
-        await core.ask(item(node, partition=number))
-    await door.until(lambda: len(door.deliveries) == 4)
-    await core.ask(Retract(node, W1, "before"))
-    await door.until(lambda: len(door.deliveries) == 5)
-    assert {delivery.partition.number for delivery in door.deliveries} == {0, 1, 2, 3}
-    await asyncio.sleep(0.05)
-    assert (await stats(core, node)).in_flight == 4
+    # A whole form may come back.
+    assert await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("2",)})) == Done()
 
 
 async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> None:
@@ -436,58 +425,6 @@ async def test_dead_letters_keep_their_group(core: RedisCore, door: Door, node: 
             await asyncio.sleep(0.01)
     await door.until(lambda: len(door.deliveries) == 6)
     assert {delivery.key for delivery in door.deliveries[3:]} == {"k0", "k1", "k2"}
-
-
-async def test_growth_that_another_frontend_has_not_heard_of(make_core: MakeCore, node: str) -> None:
-    """E7, E14: a frontend with an older record serves the node as it is now, and refuses nothing that exists."""
-    (one, _), (two, other) = await make_core(), await make_core()
-    for core in (one, two):
-        core._running.pop().cancel()
-
-    async def grown(partitions: int) -> None:
-        """Let one frontend add partitions after the other has read the record."""
-        await stats(two, node)
-        assert await one.ask(Configure(node, ALICE, {"stanzaq#partitions": (str(partitions),)})) == Done()
-
-    await declared(one, node, 1)
-    await grown(2)
-    assert isinstance(await two.ask(item(node, "there", partition=1)), Published)
-    await grown(3)
-    made = await one.ask(item(node, partition=2))
-    assert isinstance(made, Published)
-    assert await two.ask(Retract(node, ALICE, made.item_id)) == Retracted(None)
-    await grown(4)
-    await one.ask(item(node, "far", partition=3))
-    assert (await stats(two, node)).waiting == 2
-    await grown(5)
-    assert isinstance(await two.ask(Subscribe(node, W1, W1, 5)), Subscribed)
-    await one.ask(item(node, "farther", partition=4))
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(other.deliveries) + len(door_of(one).deliveries) < 3:  # noqa: ASYNC110  (two doors)
-            await asyncio.sleep(0.01)
-    await grown(6)
-    assert isinstance(await two.ask(Unsubscribe(node, W1, W1, "")), Unsubscribed)
-    assert (await stats(one, node)).subscribers == 0
-
-
-async def test_a_first_partition_more(make_core: MakeCore, node: str) -> None:
-    """E14: a frontend that knows a node of one partition finds items of others, and subscribes to all of them."""
-    (one, _), (two, _) = await make_core(), await make_core()
-    for name, asked in (("a", Subscribe), ("b", Retract), ("c", Stats)):
-        queue = f"{node}-{name}"
-        await declared(one, queue, 1)
-        await stats(two, queue)
-        await one.ask(Configure(queue, ALICE, {"stanzaq#partitions": ("3",)}))
-        await one.ask(item(queue, "i", partition=2))
-        if asked is Subscribe:
-            assert isinstance(await two.ask(Subscribe(queue, W1, W1, 3)), Subscribed)
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not (await stats(one, queue)).in_flight:  # noqa: ASYNC110  (nothing tells)
-                    await asyncio.sleep(0.01)
-        elif asked is Retract:
-            assert await two.ask(Retract(queue, ALICE, "i")) == Retracted(None)
-        else:
-            assert (await stats(two, queue)).waiting == 1
 
 
 def door_of(core: RedisCore) -> Door:

@@ -10,7 +10,6 @@ import pytest
 from broker import codec
 from broker.model.commands import (
     Associate,
-    Configure,
     Declare,
     Dissociate,
     Locks,
@@ -92,12 +91,6 @@ class Play:
         """Take a leaf out of the tree, if it is there."""
         await self.core.ask(Dissociate(self.above, ALICE, self.leaf))
 
-    async def grow(self) -> None:
-        """Give a leaf another partition."""
-        leaf = self.leaf
-        self.leaves[leaf] = min(3, self.leaves[leaf] + 1)
-        await self.core.ask(Configure(leaf, ALICE, {"stanzaq#partitions": (str(self.leaves[leaf]),)}))
-
     async def publish(self) -> None:
         """Publish a few items at once."""
         core, leaf = self.core, self.leaf
@@ -140,7 +133,7 @@ class Play:
 @EVERYWHERE
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_happens(make_core: MakeCore, seed: int) -> None:
-    """Guarantee 3, H7: leaves move and grow, subscriptions change, and the credit is never exceeded.
+    """Guarantee 3, H7: leaves move, subscriptions change, and the credit is never exceeded.
 
     At the end all published items are done, and all credit is free.
     """
@@ -156,7 +149,7 @@ async def test_whatever_happens_late(make_core: MakeCore) -> None:
 async def played(play: Play, steps: int) -> None:
     """Run many events, and then wait until all is quiet."""
     await play.begin()
-    happenings = [play.associate, play.dissociate, play.grow, play.resubscribe, *[play.publish] * 4]
+    happenings = [play.associate, play.dissociate, play.resubscribe, *[play.publish] * 4]
     for _step in range(steps):
         # Some of them at the same moment.
         await asyncio.gather(*(happening() for happening in play.chance.choices(happenings, k=2)))

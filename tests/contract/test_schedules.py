@@ -304,7 +304,7 @@ class Play:
             published = {int(at) for generation, at in stored if generation == record.generation}
             times = set(itertools.takewhile(partial(precedes, record), record.timetable.times(record.anchor_ms)))
             # The clock may have gone back from a time that was begun with.
-            begun = {record.firing.at_ms} if record.firing is not None else set()
+            begun = {record.firing_ms} if record.firing_ms is not None else set()
             assert len(published - begun) == record.published and published <= times
             if record.generation not in self.paused:
                 assert len(times - begun) == record.published + record.missed + record.skipped

@@ -1,4 +1,4 @@
-"""The guarantees of a node of several partitions under every mixture of publishers, workers, owners, growth and crashes.
+"""The guarantees of a node of several partitions under every mixture of publishers, workers, owners and crashes.
 
 Whole cores on a real cluster, each step through one of them or through several at once. What clients see is judged as
 they see it; whenever nothing is under way, the node itself is read. Time is the machine's: it passes when a step says
@@ -23,7 +23,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from broker import codec
 from broker.model.commands import (
     Command,
-    Configure,
     Declare,
     Delete,
     Presence,
@@ -45,7 +44,6 @@ from broker.model.problems import Problem
 from broker.model.results import (
     Counted,
     Declared,
-    Done,
     OwnershipsRenewed,
     Published,
     Purged,
@@ -141,7 +139,6 @@ class SpreadMachine(RuleBasedStateMachine):
         """Create a node by one frontend, for shared subscribers."""
         self.node = f"jobs-{secrets.token_hex(4)}"
         self.partitions, self.keep = partitions, keep
-        self.former: list[int] = []
         self.ledger = Ledger(ordered=ordered)
         self.bodies = 0
         self.cores: list[tuple[RedisCore, Telling]] = []
@@ -387,17 +384,6 @@ class SpreadMachine(RuleBasedStateMachine):
 
     # The node, time, crashes.
 
-    @rule(front=fronts, more=st.integers(1, 2))
-    def grow(self, front: int, more: int) -> None:
-        """E14: add partitions during work."""
-        if self.partitions + more > 6:
-            return
-        count = {"stanzaq#partitions": (str(self.partitions + more),)}
-        self.former.append(self.partitions)
-        self.partitions += more
-        step = Step(changes_owners=True)
-        assert self._do(front, Configure(self.node, OWNER, count), step) == Done()
-
     @rule(front=fronts, ms=st.sampled_from((1, 15_000, 35_000, 61_000)))
     def wait(self, front: int, ms: int) -> None:
         """Let time pass and sweep all partitions."""
@@ -523,13 +509,11 @@ class SpreadMachine(RuleBasedStateMachine):
         return Publish(self.node, OWNER, name, envelope, 8, partition=number, key=IDS[name] if name else key)
 
     def _home(self, command: Publish) -> int | None:
-        """Return where an item goes, for frontends that may not know of a growth; known items go where they are."""
+        """Return where an item goes."""
         chosen = command.key or command.item_id
         if command.partition is not None or not chosen:
             return command.partition
-        former = (choose_by_hash(chosen, count) for count in self.former)
-        known = (number for number in former if (number, command.item_id) in self.ledger.items)
-        return next(known, choose_by_hash(chosen, self.partitions))
+        return choose_by_hash(chosen, self.partitions)
 
     def _known(self) -> list[tuple[int, str, int, Jid]]:
         now = [(n, taken.item, taken.token, taken.jid) for (n, _), taken in sorted(self.ledger.taken.items())]

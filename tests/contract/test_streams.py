@@ -327,21 +327,3 @@ async def test_e7_refused_streams_change_nothing(core: RedisCore, door: Door, no
     assert await core.ask(Presence(W1, available=False)) == Done()
     counted = await core.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.subscribers, counted.in_flight) == (0, 0)
-
-
-async def test_readers_of_a_log_that_grows(make_core: MakeCore, node: str) -> None:
-    """P9: subscribers publish to every partition of a log where only they may, also to those that came later."""
-    core, door = await make_core()
-    fields = {"pubsub#queueing": ("0",), "pubsub#publish_model": ("subscribers",)}
-    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
-    assert isinstance(await core.ask(stream(node, BOB, credit=50)), Subscribed)
-    assert await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})) == Done()
-    for partition in range(4):
-        sent = Publish(node, BOB, None, codec.pack(Envelope(b"<x/>")), 4, partition=partition)
-        assert isinstance(await core.ask(sent), Published)
-    # It reads on where it read.
-    await door.until(lambda: [number for number, _, _ in given(door)] == [0])
-    assert isinstance(await core.ask(Unsubscribe(node, BOB, BOB, "")), Unsubscribed)
-    for partition in range(4):
-        sent = Publish(node, BOB, None, codec.pack(Envelope(b"<x/>")), 4, partition=partition)
-        assert problem(await core.ask(sent)) is Problem.FORBIDDEN

@@ -18,8 +18,8 @@ import redis
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from tests.faults import story, verdict
+from tests.faults.configured import retitle
 from tests.faults.facts import Evidence, Fact, What, now_ms
-from tests.faults.growth import grow
 from tests.faults.house import House, Player
 from tests.faults.player import CREDIT, POISON, RATE, passing
 from tests.journeys import service
@@ -114,10 +114,10 @@ class Stage:
         yield
         self.evidence.note(Fact(What.FORGOTTEN, begun, until_ms=now_ms()))
 
-    def grow(self, more: int) -> None:
-        """Add partitions to each queue, as its owner."""
+    def retitle(self, title: str) -> None:
+        """Change the record of each queue, as its owner."""
         for queue in self.queues:
-            grow(self.house.store.url, queue, more)
+            retitle(self.house.store.url, queue, title)
 
     def heal(self) -> None:
         """Record that the cause is gone: from now on the service has a few seconds to recover."""

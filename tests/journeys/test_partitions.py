@@ -166,20 +166,6 @@ async def test_partition_counts(join: Join, count: str) -> None:
         assert (await client.create(f"{node}-2", {PARTITIONS: count})).error == "modify not-acceptable"
 
 
-async def test_growth_under_work(join: Join) -> None:
-    """E14: a node grows during work, and nothing is lost or delayed."""
-    owner, worker = await join(), await join()
-    node = await owner.queue()
-    await worker.subscribe(node, 3)
-    work = asyncio.create_task(taken(worker, node, 60))
-    for number in range(60):
-        assert (await publish(owner, node, f"i{number}", key=f"k{number}")).error == ""
-        if number in {20, 40}:
-            assert (await owner.configure(node, {PARTITIONS: str(number // 5)})).error == ""
-    done = await asyncio.wait_for(work, 60)
-    assert sorted(delivery.item for delivery in done) == sorted(f"i{number}" for number in range(60))
-
-
 async def test_when_an_item_goes_out(join: Join) -> None:
     """Q32: higher priority comes first, nothing before its time or after its expiry; wrong values are refused."""
     client = await join()

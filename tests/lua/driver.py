@@ -79,7 +79,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "subids": "",
     "count": "100",
     "told_before": "0",
-    "note": "1 jobs/dead",
+    "note": "jobs/dead",
     "parent": "",
     "parent_life": "",
     "group": "",

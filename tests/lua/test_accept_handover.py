@@ -8,9 +8,9 @@ from tests.lua.driver import T0, Answer, Queue
 from tests.lua.worded import W1
 
 
-def admit(queue: Queue, item: str, ticket: str, body: str = "x", former: str = "", **more: Any) -> Answer:  # noqa: ANN401
+def admit(queue: Queue, item: str, ticket: str, body: str = "x", **more: Any) -> Answer:  # noqa: ANN401
     """Hand over an item."""
-    row = {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket, "former": former}
+    row = {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket}
     return queue.run("accept_handover", {**row, "hints": more.pop("hints", "")}, **more)
 
 
@@ -68,15 +68,6 @@ def test_full(queue: Queue) -> None:
     queue.publish("a")
     assert admit(queue, "b", "t1", max_items="1").words == ["node-full"]
     assert admit(queue, "b", "t1").words == ["ok"]
-
-
-def test_by_an_earlier_number_of_partitions(queue: Queue) -> None:
-    """An item placed by an earlier number of partitions is found here when its id is published again."""
-    queue.publish("before")
-    queue.open(revision=2, partitions=4)
-    assert admit(queue, "a", "t1").words == admit(queue, "b", "t2", former="1").words == ["ok"]
-    former, last = (queue.client.hget(queue.key(key), name) for key, name in (("meta", "former"), ("index", "b")))
-    assert former is not None and former == last
 
 
 def test_with_hints(queue: Queue) -> None:

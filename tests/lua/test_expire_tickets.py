@@ -15,7 +15,6 @@ def admitted(queue: Queue, once_ms: int) -> str:
         "by": "alice@x",
         "body": "x",
         "ticket": "t",
-        "former": "",
         "hints": "",
     }
     return queue.run("accept_handover", row, once_ms=once_ms).words[0]

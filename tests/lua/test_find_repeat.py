@@ -22,7 +22,7 @@ def test_find(queue: Queue) -> None:
     kept = queue.kept()
     assert find(queue, "a", dedupe="ignore").rows == [["duplicate", "a", 0, "0"]]
     assert find(queue, "a").rows == find(queue, "c", "u").rows == find(queue, "", dedupe="ignore").rows
-    assert find(queue, "a").rows == [["item-not-found", 1]]
+    assert find(queue, "a").rows == [["item-not-found"]]
     assert find(queue, "a", "t\0d").rows == find(queue, "a", "t").rows == [["duplicate", "a", 0, "0"]]
     assert find(queue, "a", "t\0e").rows == [["duplicate", "a", 1, "0"]]
     # An item of before the option counts while it is there.

@@ -1,11 +1,8 @@
 """publish: an item is appended, replaces an earlier version, or is refused."""
 
-from typing import Any
-
 import pytest
 
-from tests.lua.driver import T0, Answer, Queue
-from tests.lua.subscribed import carried
+from tests.lua.driver import T0, Queue
 from tests.lua.worded import ALICE, HARD, W1, W2, W3
 
 
@@ -287,53 +284,3 @@ def test_ticket_of_a_replacement(queue: Queue) -> None:
     queue.publish("a", body="second")
     assert queue.run("publish", row).words == ["duplicate"]
     assert queue.bodies() == {"a": "second"}
-
-
-def test_if_known(queue: Queue) -> None:
-    """X1: a former partition accepts known items, and no new ones; it says when it has none any more."""
-    queue.publish("locked", "waits", "too")
-    queue.publish("plain", once="\0ticket")
-    queue.subscribe(W1, 1)
-    queue.open(revision=2, partitions=4)
-
-    def asked(item: str, **fixed: str) -> list[Any]:
-        found: list[Any] = queue.publish(item, if_known="1", **fixed).rows[0]
-        return found
-
-    assert asked("new") == asked("new", once="\0other") == asked("new", dedupe="ignore") == ["item-not-found", 0]
-    assert asked("plain", once="\0ticket") == ["duplicate", "plain"]
-    for item in ("waits", "locked"):
-        assert asked(item) == ["ok", item]
-        assert asked(item, dedupe="ignore") == ["duplicate", item]
-    assert (queue.stats()["waiting"], queue.stats()["in_flight"]) == (3, 1)
-
-
-def test_nothing_known_any_more(queue: Queue) -> None:
-    """It has none any more when all items of that time are gone, with their successors, and the window is over."""
-
-    def over(*, after: int = 0) -> bool:
-        queue.now += after
-        return bool(queue.publish("new", if_known="1", dedupe_ms=1_000, once_ms=2_000).rows[0][1])
-
-    def held(answer: Answer) -> int:
-        """Carry the partition's own grants; return the token of each lock."""
-        carried([queue], queue, answer)
-        return int(queue.locks(W1)[0][1])
-
-    queue.subscribe(W1, 1)
-    assert over()
-    queue.open(revision=2, partitions=4)
-    assert over(), "nothing ever was there"
-    token = held(queue.publish("a"))
-    queue.open(revision=3, partitions=8)
-    assert not over(after=2_001)
-    # Its successor must be found as well.
-    assert queue.publish("a", "new", if_known="1").rows == [["ok", "a"], ["item-not-found", 0]]
-    successor = held(queue.retract(W1, "a", token))
-    assert not over(after=2_001)
-    queue.publish("of this partition")
-    held(queue.retract(W1, "a", successor))
-    assert over(after=1)
-    queue.open(revision=4, partitions=9)
-    assert queue.retract(W1, "of this partition").words == ["ok"]
-    assert not over(after=1) and not over(after=1_998) and over(after=2)

@@ -224,13 +224,6 @@ def test_a_refusal_names_its_field(option: Option, values: tuple[str, ...]) -> N
         assert option.name in refused.value.detail or name in refused.value.detail
 
 
-def test_partitions_are_never_fewer() -> None:
-    """E5: the reason is given."""
-    with pytest.raises(MalformedRequest, match="stanzaq#partitions: the node has 4 already") as refused:
-        change_config(NodeConfig(partitions=4), {"stanzaq#partitions": ("3",)})
-    assert refused.value.problem is Problem.NOT_ACCEPTABLE
-
-
 @given(configs)
 def test_preconditions(config: NodeConfig) -> None:
     """P18: a node meets its own shown values."""

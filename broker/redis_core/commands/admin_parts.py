@@ -93,12 +93,11 @@ class HandoverItem:
 
 @frozen
 class AcceptHandover:
-    """Store an item from another node or of a schedule, once by its ticket; with `count` partitions it belongs to this one."""
+    """Store an item from another node or of a schedule, once by its ticket."""
 
     node: str
     incarnation: str
     partition: int
-    count: int
     item_id: str
     ticket: str
     key: str

@@ -15,11 +15,6 @@ class PublishDependent(Publish):
 
 
 @frozen
-class PublishDependentIfKnown(PublishDependent):
-    """The same in a partition that the item belonged to before the node grew."""
-
-
-@frozen
 class DependentStored:
     """The item waits in this partition, or is a duplicate of one that is or was there."""
 

@@ -53,7 +53,6 @@ from broker.redis_core.commands.dependency_parts import (
     NoteParent,
     ParentNoted,
     PublishDependent,
-    PublishDependentIfKnown,
     ReadAwaited,
     ReadDependents,
     WhoAwaits,
@@ -113,11 +112,6 @@ class MeterPublish(Publish):
 
 
 @frozen
-class PublishIfKnown(Publish):
-    """Publish to a partition that an item belonged to before the node grew; it is stored only if the partition knows it."""
-
-
-@frozen
 class FindRepeat:
     """Ask whether a publish repeats a stored one; these fields of the publish tell. `waits`: its item waits for others."""
 
@@ -129,11 +123,6 @@ class FindRepeat:
     partition: int | None
     key: str
     waits: bool
-
-
-@frozen
-class FindFormerRepeat(FindRepeat):
-    """The same in a partition that the item belonged to before the node grew."""
 
 
 @frozen
@@ -378,9 +367,7 @@ class Found:
 
 @frozen
 class Unknown:
-    """The partition does not know the item; `over`: it has no item left that belongs to another partition now."""
-
-    over: bool
+    """The partition does not know the item."""
 
 
 PartitionCommand = (
@@ -391,11 +378,8 @@ PartitionCommand = (
     | ReceiveNow
     | ReceiveFrom
     | MeterPublish
-    | PublishIfKnown
     | FindRepeat
-    | FindFormerRepeat
     | PublishDependent
-    | PublishDependentIfKnown
     | AcquirePartition
     | InspectPartition
     | MoveFromPartition

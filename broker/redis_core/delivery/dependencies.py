@@ -93,7 +93,7 @@ class DependencyService:
     async def _find_stored(self, command: Publish, refused: Refused) -> DependentStored | Refused:
         """Return where the item is stored already that a refused publish repeats, else the refusal."""
         asked = question(command)
-        found = Unknown(over=False) if asked is None else await self._ask(asked)
+        found = Unknown() if asked is None else await self._ask(asked)
         if isinstance(found, Unknown):
             return refused
         assert isinstance(found, DependentStored | Refused)

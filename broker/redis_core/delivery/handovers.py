@@ -125,12 +125,12 @@ class Handovers:
         source = await self._store.read(record.name)
         if source is None or source.incarnation != record.incarnation:
             return 0
-        target, count = await self._target(source, route)
+        target = await self._target(source, route)
         if route.note and target is None:
             # The noted target is deleted, with any item that had arrived there.
             await asyncio.gather(*(self._end_handover(source, partition, each, arrived=False) for each in positions))
             route = _Route(route.to, "")
-            target, count = await self._target(source, route)
+            target = await self._target(source, route)
         if target is None:
             log.warning("dead letters held back: their node belongs to another, or exceeds the quota", node=source.name)
             return 0
@@ -143,9 +143,7 @@ class Handovers:
         left, size, most_bytes = 0, FIRST_ITEMS, FIRST_BYTES
         while positions:
             some = positions[:size]
-            asked = ReadHandovers(
-                source.name, source.incarnation, partition, tuple(some), f"{count} {target.name}", most_bytes
-            )
+            asked = ReadHandovers(source.name, source.incarnation, partition, tuple(some), target.name, most_bytes)
             items = await self._ask(asked)
             if not isinstance(items, tuple):
                 break
@@ -153,7 +151,7 @@ class Handovers:
             read = some.index(items[-1].position) + 1 if full else len(some)
             positions = positions[read:]
             here = [item for item in items if item.note == asked.note]
-            arrived = await self._store_items(source, partition, target, count, here)
+            arrived = await self._store_items(source, partition, target, here)
             if here and not arrived:
                 self._pause(target.name, began)
                 break
@@ -164,10 +162,10 @@ class Handovers:
         return left
 
     async def _store_items(
-        self, source: NodeRecord, partition: int, target: NodeRecord, count: int, items: Sequence[HandoverItem]
+        self, source: NodeRecord, partition: int, target: NodeRecord, items: Sequence[HandoverItem]
     ) -> list[int | None]:
         """Store items in their target; returns how many are left after each one, None if the old partition was not told."""
-        commands = [_acceptance(source, partition, target, count, item) for item in items]
+        commands = [_acceptance(source, partition, target, item) for item in items]
         results = await asyncio.gather(*(self._ask(command) for command in commands))
         pairs = list(zip(items, commands, results, strict=True))
         refused = [result for result in results if isinstance(result, Refused)]
@@ -205,9 +203,9 @@ class Handovers:
         self._paused = {each: until for each, until in self._paused.items() if until > began - 2 * PAUSE_SECONDS}
         self._paused[node] = began + PAUSE_SECONDS
 
-    async def _target(self, source: NodeRecord, route: _Route) -> tuple[NodeRecord | None, int]:
-        """Return the target node, and its partition count at the first try."""
-        count, _, noted = route.note.partition(" ")
+    async def _target(self, source: NodeRecord, route: _Route) -> NodeRecord | None:
+        """Return the target node, which was noted at the first try."""
+        noted = route.note
         name = noted or route.to or source.config.dead_letters_of(source.name) or source.name
         # An item without a usable target returns to its own node.
         target = source if name == source.name else await self._store.read(name)
@@ -215,7 +213,7 @@ class Handovers:
             target = await self._dead_letter_node(source, name, target, make=not noted)
         elif not noted and (target is None or target.config.collects):
             target = source
-        return target, int(count) if count else target.config.partitions if target else 0
+        return target
 
     async def _dead_letter_node(
         self, source: NodeRecord, name: str, candidate: NodeRecord | None, *, make: bool
@@ -240,9 +238,7 @@ class Handovers:
         return candidate if shared else None
 
 
-def _acceptance(
-    source: NodeRecord, partition: int, target: NodeRecord, count: int, item: HandoverItem
-) -> AcceptHandover:
+def _acceptance(source: NodeRecord, partition: int, target: NodeRecord, item: HandoverItem) -> AcceptHandover:
     """Build the command that stores an item in its target."""
     # Unique for ever, and the same at each repetition.
     ticket = f"{source.incarnation}-{partition}-{item.position}"
@@ -257,10 +253,8 @@ def _acceptance(
         envelope = codec.pack(_add_move_headers(unpacked, source.name, item.attempts))
     else:
         item_id, envelope = ticket, codec.pack(_add_death_headers(unpacked, source.name, item))
-    place = arrival(item_id, item.key, count)
-    return AcceptHandover(
-        target.name, target.incarnation, place, count, item_id, ticket, item.key, item.publisher, envelope
-    )
+    place = arrival(item_id, item.key, target.config.partitions)
+    return AcceptHandover(target.name, target.incarnation, place, item_id, ticket, item.key, item.publisher, envelope)
 
 
 def headers(envelope: bytes) -> dict[str, str]:

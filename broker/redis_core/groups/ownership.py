@@ -34,7 +34,6 @@ from broker.redis_core.groups.rebalancing import (
     acquisition,
     find_changed,
     find_own_moves,
-    outgrown,
     plan_rebalance,
 )
 from broker.redis_core.operations.operation import subid, subids
@@ -209,9 +208,6 @@ class Ownership:
             if record is None:
                 return
             ownerships = await self._members.ownerships(record)
-            if divided := outgrown(members, record.config.partitions):
-                planned = await self._divide_credit(record, members, divided, ownerships)
-                continue
             # Who has changed since something was assigned to it gets that for what it asks for now.
             if changed := find_own_moves(find_changed(planned, members), ownerships):
                 planned = changed
@@ -220,23 +216,6 @@ class Ownership:
             planned = plan_rebalance(members, ownerships)
             if not any(await asyncio.gather(*(self._hand_over(record, move) for move in planned))):
                 return
-
-    async def _divide_credit(
-        self,
-        record: NodeRecord,
-        members: Mapping[str, Member],
-        divided: Mapping[str, Member],
-        ownerships: Sequence[PartitionOwnership],
-    ) -> list[Move]:
-        """Hand over the partitions of members to themselves, with the new shares in `divided`; returns these moves.
-
-        That ends all their locks: when such a member gets more partitions, it holds no more than its new share in each
-        (guarantee 3).
-        """
-        moves = find_own_moves(divided, ownerships)
-        await asyncio.gather(*(self._hand_over(record, move) for move in moves))
-        await asyncio.gather(*(self._members.change(record, members[name], member) for name, member in divided.items()))
-        return moves
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
         """Assign a partition to a member; returns whether another rebalancing attempt is worthwhile."""

@@ -4,10 +4,9 @@ Pure; must not know who carries it out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from broker.model.frozen import frozen
-from broker.model.groups import assign_evenly, share
+from broker.model.groups import assign_evenly
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.group_members import Member, PartitionOwnership
@@ -50,14 +49,6 @@ def find_own_moves(members: Mapping[str, Member], ownerships: Sequence[Partition
         for each in ownerships
         if each.subid in members and each.group == members[each.subid].group
     ]
-
-
-def outgrown(members: Mapping[str, Member], partitions: int) -> dict[str, Member]:
-    """Return the members whose credit must be divided anew, since the node has grown, with their new shares."""
-    shares = {name: share(member.credit, partitions) for name, member in members.items()}
-    return {
-        name: replace(member, share=shares[name]) for name, member in members.items() if member.share > shares[name]
-    }
 
 
 def find_changed(planned: Sequence[Move], members: Mapping[str, Member]) -> dict[str, Member]:

@@ -40,6 +40,10 @@ _RETRIES = 5
 _PURGE_CHUNKS = 10_000
 _NOTICE_BATCH = 200
 _MAX_RELEASED = 200
+_PARTITIONS = Refused(
+    Problem.NOT_ACCEPTABLE,
+    "stanzaq#partitions: a node keeps the number that it was created with: create a wider one and move its items there",
+)
 
 
 class SubscriberChanges(Protocol):
@@ -192,6 +196,8 @@ class NodeService:
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         sender = command.sender
+        if config.partitions != record.config.partitions:
+            return _PARTITIONS
         refused = check_conversion(record.config, config) or check_options(config)
         if config.dead_letters_of(command.node) != record.config.dead_letters_of(command.node):
             refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare_jid(sender))
@@ -200,11 +206,6 @@ class NodeService:
         place = await self.placement.check_place(sender, command.node, record, config, tree)
         if isinstance(place, Refused):
             return place
-        if config.partitions > record.config.partitions:
-            limits = await self._find_limits(record.creator)
-            refused = await self._count_partitions(limits, record.creator, command.node, config.partitions)
-            if refused is not None:
-                return refused
         changed = await self.placement.change(record, config, place.parent)
         if changed is None or isinstance(changed, Refused):
             return changed
@@ -214,7 +215,7 @@ class NodeService:
         """Bring partitions and subscribers up to a changed record."""
         await self._apply_config(record.config, renewed)
         places = {
-            (each.parent, each.parent_life, each.config.partitions, each.config.access_model, bool(each.config.limits))
+            (each.parent, each.parent_life, each.config.access_model, bool(each.config.limits))
             for each in (record, renewed)
         }
         if len(places) > 1:
@@ -228,7 +229,7 @@ class NodeService:
         config = record.config
         await self._store.open(record)
         self._changed(record.name)
-        if config.partitions > before.partitions or config.destinations != before.destinations:
+        if config.destinations != before.destinations:
             await self._register_all(record.name)
         resumed = before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED
         held_back = before.limits, before.limits_by_key, before.ordered

@@ -97,9 +97,7 @@ class TreeMoves:
         self, record: NodeRecord, config: NodeConfig, parent: NodeRecord | None
     ) -> NodeRecord | Refused | None:
         """Store a configuration and a place; None when the record has changed since it was read."""
-        grows = config.partitions > record.config.partitions
-        former = (*record.former, record.config.partitions) if grows else record.former
-        renewed = move_record(replace(record, config=config, former=former), parent)
+        renewed = move_record(replace(record, config=config), parent)
         stays = (record.parent, record.parent_life) == (renewed.parent, renewed.parent_life)
         refused = None if stays or parent is None else await self._tree.note_child(parent, record.name)
         if refused is not None:

@@ -95,14 +95,13 @@ def _admit_intake(command: AcceptHandover, record: NodeRecord) -> Values:
     return {**intake(command, record), "once_ms": TICKET_MS}
 
 
-def _admit_row(command: AcceptHandover, record: NodeRecord) -> Values:
+def _admit_row(command: AcceptHandover, _record: NodeRecord) -> Values:
     return {
         "item": command.item_id,
         "key": command.key,
         "by": command.publisher,
         "body": command.envelope,
         "ticket": command.ticket,
-        "former": "1" if command.count != record.config.partitions else "",
         "hints": command.hints,
     }
 

@@ -21,7 +21,7 @@ from broker.redis_core.commands.dependency_parts import (
     ReadDependents,
     WhoAwaits,
 )
-from broker.redis_core.operations.items import make_former_call, publish, publish_row, read_published, reply_to
+from broker.redis_core.operations.items import publish, publish_row, read_published, reply_to
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 
@@ -106,7 +106,6 @@ def _read_all_awaited(_command: ListAwaited, reply: ScriptReply, _record: NodeRe
 
 
 publish_dependent = replace(publish, result=_read_stored, row=_publish_row)
-publish_dependent_if_known = make_former_call(publish_dependent)
 read_dependents = Call(
     "read_dependents", _read_found, row=lambda command, _record: {"item": command.item_id, "position": command.position}
 )

@@ -99,25 +99,6 @@ def intake(_command: object, record: NodeRecord) -> Values:
     }
 
 
-def _publish_intake(command: Publish, record: NodeRecord) -> Values:
-    return {**intake(command, record), "if_known": ""}
-
-
-def make_former_call(call: Call) -> Call:
-    """Make the call of a command that looks for its item in a former partition."""
-
-    def add_if_known(command: Publish, record: NodeRecord) -> Values:
-        return {**call.fixed(command, record), "if_known": "1"}
-
-    def result(command: Publish, reply: list[Any], record: NodeRecord) -> Outcome | Unknown:
-        if reply[0] == b"item-not-found":
-            return Unknown(bool(reply[1]))
-        outcome: Outcome = call.result(command, reply, record)
-        return outcome
-
-    return replace(call, fixed=add_if_known, result=result)
-
-
 def publish_row(command: Publish, _record: NodeRecord) -> Values:
     """Return the arguments of one publish."""
     return {
@@ -141,8 +122,8 @@ def _read_repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -
         case b"duplicate", item, differs, number:
             told = Published(item.decode(), duplicate=True, differs=bool(differs))
             return DependentStored(told, int(number)) if command.waits else told
-        case b"item-not-found", over:
-            return Unknown(bool(over))
+        case (b"item-not-found",):
+            return Unknown()
     return read_published(command, reply, _record)
 
 
@@ -341,15 +322,11 @@ def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> R
     return Browsed(items, reply.more, count, Position.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", read_published, _publish_intake, publish_row)
-publish_if_known = make_former_call(publish)
+publish = Call("publish", read_published, intake, publish_row)
 find_repeat = Call(
     "find_repeat",
     _read_repeated,
-    lambda _command, record: {
-        "dedupe": record.config.dedupe.value,
-        "dedupe_ms": record.config.dedupe_seconds * 1000,
-    },
+    lambda _command, record: {"dedupe": record.config.dedupe.value},
     _repeat_row,
 )
 meter_publish = Call("meter_publish", _read_metered, _meter, lambda command, _record: {"by": bare_jid(command.sender)})

@@ -55,8 +55,7 @@ from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
-from broker.redis_core.registry.partitioner import Place
-from broker.redis_core.registry.rows import CALLS, ROWS, place, refusal
+from broker.redis_core.registry.rows import CALLS, ROWS, refusal
 from broker.tasks import FAILED, STOPPED, Request, start
 
 if TYPE_CHECKING:
@@ -234,8 +233,6 @@ class PartitionPipeline:
             requests = allowed
             for request, reason in refused:
                 request(reason)
-            if record is not None and record.former:
-                requests = self._pass_on_moved(record, requests)
             if record is None or not requests:
                 return
             batch.requests = requests
@@ -317,18 +314,6 @@ class PartitionPipeline:
             else:
                 refused.append((request, reason))
         return allowed, refused
-
-    def _pass_on_moved(self, record: NodeRecord, requests: list[Request]) -> list[Request]:
-        """Pass on commands whose partition has changed since the node grew: items must be stored where they are looked for."""
-        here = {self.number, Place.ANY}
-        count = record.config.partitions
-        staying = [
-            ROWS[type(each.command)].before_growth is None or place(each.command, count) in here for each in requests
-        ]
-        for request, stays in zip(requests, staying, strict=True):
-            if not stays:
-                request.pass_on(self._router.submit)
-        return [request for request, stays in zip(requests, staying, strict=True) if stays]
 
     def _call(self, record: NodeRecord, batch: Batch) -> Line:
         """Write the call of a batch's operation."""

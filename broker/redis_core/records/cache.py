@@ -26,7 +26,7 @@ class NodeCache:
         found = await self.store.read(self.node)
         if found and self._newest and _is_older(self._newest, found):
             # Either this read is older than the newest one, or Redis has lost the last change: the script decides which.
-            await self.store.advance(found, self._newest.revision, self._newest.config.partitions)
+            await self.store.advance(found, self._newest.revision)
             found = await self.store.read(self.node)
         self._newest = found
         self.record = found and found.add_admins(self.store.admins)
@@ -43,7 +43,5 @@ class NodeCache:
 
 
 def _is_older(newest: NodeRecord, found: NodeRecord) -> bool:
-    """Return whether a record is older than one of the same incarnation; a node never gets fewer partitions."""
-    if newest.incarnation != found.incarnation:
-        return False
-    return found.revision < newest.revision or found.config.partitions < newest.config.partitions
+    """Return whether a record is older than one of the same incarnation."""
+    return newest.incarnation == found.incarnation and found.revision < newest.revision

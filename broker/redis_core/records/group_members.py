@@ -79,10 +79,6 @@ class GroupMembers:
         members, _ = await self._change(record, "joined", member.jid, str(member))
         return members > 0
 
-    async def change(self, record: NodeRecord, former: Member, member: Member) -> None:
-        """Change a member, unless it has left or been changed by others since it was `former`."""
-        await self._change(record, "joined", member.jid, str(member), str(former))
-
     async def remove(self, record: NodeRecord, jid: Jid) -> Removed:
         """Remove a member."""
         others, line = await self._change(record, "left", jid, "")

@@ -38,7 +38,6 @@ LISTED = 1_000
 
 _ACCESS_MODEL = "pubsub#access_model"
 _PARTITIONS = "stanzaq#partitions"
-_FORMER = "stanzaq#partitions_before"
 """Earlier partition counts, stored with the options so that they are read together with the present one."""
 
 
@@ -186,8 +185,6 @@ class NodeStore:
     async def configure(self, record: NodeRecord, renewed: NodeRecord) -> int | None:
         """Store a new configuration and place in the tree; returns the revision, None when the record was changed meanwhile."""
         rows = [{"name": name, "value": value} for name, value in to_stored(renewed.config).items()]
-        if renewed.former:
-            rows.append({"name": _FORMER, "value": " ".join(map(str, renewed.former))})
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": record.revision}
         fixed |= {"parent": renewed.parent, "parent_life": renewed.parent_life}
         code, *revision = await self._server.run(self._call("update_node", record.name, fixed, rows))
@@ -301,21 +298,20 @@ class NodeStore:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        newer = [(int(reply[1]), int(reply[2])) for reply in replies if reply[0] == b"newer"]
+        newer = [int(reply[1]) for reply in replies if reply[0] == b"newer"]
         if newer:
-            await self.advance(record, *map(max, zip(*newer, strict=True)))
+            await self.advance(record, max(newer))
         return all(reply[0] != b"deleted" for reply in replies)
 
-    async def advance(self, record: NodeRecord, revision: int, partitions: int) -> None:
-        """Make a node's record at least as new as this revision, with so many partitions: such a record has been seen.
+    async def advance(self, record: NodeRecord, revision: int) -> None:
+        """Make a node's record at least as new as this revision: such a record has been seen.
 
         A partition gets its revision from the record, and the record's only rises. A record with a lower one has lost changes
         (guarantee 1 allows a second), and no cached record is the truth either: this makes the record newer than all of its
         partitions, which then follow it. The script compares when it runs, so a late call with an old record changes
         nothing, and of two frontends that do this at once the second finds it done.
         """
-        fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation}
-        fixed |= {"revision": revision, "partitions": partitions}
+        fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": revision}
         code, *behind = await self._server.run(self._call("raise_revision", record.name, fixed))
         if code == b"ok" and behind[0]:
             log.warning("a node's record was older than its partitions: changes are lost", node=record.name)
@@ -517,13 +513,12 @@ def _record(
             node,
             head[b"incarnation"].decode(),
             int(head[b"revision"]),
-            from_stored({name.decode(): value.decode() for name, value in options.items() if name.decode() != _FORMER}),
+            from_stored({name.decode(): value.decode() for name, value in options.items()}),
             {Jid(jid.decode()): Affiliation(value.decode()) for jid, value in affiliations.items()},
             int(head.get(b"created", 0)),
             Jid(head[b"creator"].decode()) if b"creator" in head else None,
             head.get(b"parent", b"").decode(),
             head.get(b"parent_life", b"").decode(),
-            tuple(map(int, options.get(_FORMER.encode(), b"").split())),
         )
     except (KeyError, ValueError, MalformedRequest) as error:
         msg = f"the record of node {node!r} cannot be read: {error}"

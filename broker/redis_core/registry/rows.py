@@ -178,9 +178,6 @@ class Row:
     searched: bool = False
     """Whether its item may be in another partition than its place."""
 
-    before_growth: Callable[..., Any] | None = None
-    """The command for a partition that its item belonged to before the node grew; it has the same fields."""
-
     question: Callable[[Any, NodeRecord | None], AnyCommand | None] | None = None
     """Once it was refused on the way to its partition: what to ask there, if it may repeat what is stored."""
 
@@ -209,7 +206,6 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
-        before_growth=internal.PublishIfKnown,
         question=question,
         metered=True,
         metric=_metric_of_publish,
@@ -384,25 +380,18 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.ReceiveFrom: Row(script=subscription_scripts.receive, judge=may.receiving),
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     internal.MeterPublish: Row(script=item_scripts.meter_publish, judge=may.publishing, leaf_only=may.NO_PUBLISH),
-    internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
     internal.FindRepeat: Row(
         script=item_scripts.find_repeat,
         judge=may.repeating,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
-        before_growth=internal.FindFormerRepeat,
     ),
-    internal.FindFormerRepeat: Row(script=item_scripts.find_repeat, judge=may.repeating),
     dependency_parts.PublishDependent: Row(
         script=dependency_scripts.publish_dependent,
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
-        before_growth=dependency_parts.PublishDependentIfKnown,
         metered=True,
-    ),
-    dependency_parts.PublishDependentIfKnown: Row(
-        script=dependency_scripts.publish_dependent_if_known, judge=may.publishing
     ),
     credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
     admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named_partition),

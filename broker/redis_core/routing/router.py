@@ -31,7 +31,6 @@ from broker.redis_core.commands.credit import CreditReport, ReregisterSubscripti
 from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
-    Begun,
     FindItem,
     Found,
     Leave,
@@ -56,7 +55,6 @@ from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry.partitioner import COORDINATOR, Place
 from broker.redis_core.registry.repeats import may_be_stored
 from broker.redis_core.registry.rows import ROWS, UNKNOWN, merge_outcomes, place, refusal
-from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.routing.quota_meter import QuotaMeter
 from broker.redis_core.routing.receiver import Receiver
@@ -117,8 +115,6 @@ class NodeRouter:
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
-        self._former_partitions = FormerPartitions(self.pipeline, self.submit)
-        self._last_record: NodeRecord | None = None
         self._queued: list[tuple[AnyCommand, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[NodeRecord | None] | None = None
@@ -277,7 +273,7 @@ class NodeRouter:
     def _route(
         self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool, metered: bool = False
     ) -> None:
-        """Route a command; a cached record never refuses one, for the node may have grown."""
+        """Route a command; a cached record never refuses one, for the node may be another of its name by now."""
         record = self.known.record
         if record is not None and not metered and ROWS.get(type(command), UNKNOWN).metered:
             assert isinstance(command, Publish)
@@ -288,14 +284,11 @@ class NodeRouter:
             limited = record.config.publish_rate or self._quotas.known.meters
             if limited and self._meter(record, command, reply, partitions, cached=cached):
                 return
-        if record is not self._last_record:
-            self._last_record = record
-            self._former_partitions.set_growth(record)
         where = place(command, partitions)
         if isinstance(where, int):
             if ROWS[type(command)].searched and getattr(command, "partition", None) is None:
                 reply = then(reply, self._search_elsewhere, command, where)
-            self._former_partitions.submit(command, reply, where)
+            self.pipeline(where).submit(command, reply)
         elif where is Place.ANY:
             self.pipeline(next(self._turns) % partitions).submit(command, reply)
         elif where is Place.NOWHERE and cached:
@@ -420,33 +413,13 @@ class NodeRouter:
         if partitions > 1 or self._collects:
             self._tasks.answer(self._subscribe_all(command, partitions), reply)
         else:
-            self.pipeline(COORDINATOR).submit(command, then(reply, self._subscription_answered, command))
+            self.pipeline(COORDINATOR).submit(command, reply)
 
-    def _subscription_answered(
-        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, outcome: Outcome
-    ) -> None:
-        if isinstance(outcome, Begun):
-            # The node has grown: the subscription is now in several partitions.
-            self._send_subscription(command, reply, self._count)
-        else:
-            reply(outcome)
-
-    def _send_to_all(self, command: AnyCommand, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
-        """Send a command to all partitions and merge their outcomes; `had` are the outcomes of the first ones."""
+    def _send_to_all(self, command: AnyCommand, reply: Reply, partitions: int) -> None:
+        """Send a command to all partitions and merge their outcomes."""
         part = ROWS[type(command)].part
-        left = {number: part(command, number) if part else command for number in range(len(had), partitions)}
-        self._ask_each(left, then(reply, self._merge_all, command, had))
-
-    def _merge_all(
-        self, command: AnyCommand, had: Sequence[Outcome], reply: Reply, outcomes: Mapping[int, Outcome]
-    ) -> None:
-        known = [*had, *outcomes.values()]
-        if len(known) < self._count:
-            # The scripts have reported that the node has grown.
-            self._send_to_all(command, reply, self._count, known)
-        else:
-            alone = len(known) == 1 and ROWS[type(command)].part is None
-            reply(known[0] if alone else merge_outcomes(command, known))
+        asked = {number: part(command, number) if part else command for number in range(partitions)}
+        self._ask_each(asked, then(reply, _merge_all, command))
 
     def _ask_each(self, commands: Mapping[int, AnyCommand], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
         """Send each partition its command, and answer with all outcomes in the same order."""
@@ -498,13 +471,20 @@ class NodeRouter:
         for number in first + there:
             self.pipeline(number).submit(command, reply)
             return
-        if self.known.record is None or self._count > len(finds) + 1:
+        if self.known.record is None:
             # The node has changed meanwhile: start over.
             self.submit(command, reply)
             return
         # A partition that cannot be asked may have the item, so the answer is to try again.
         hindered = (find for find in finds.values() if isinstance(find, Refused) and find.problem.retryable)
         reply(next(hindered, outcome))
+
+
+def _merge_all(command: AnyCommand, reply: Reply, outcomes: Mapping[int, Outcome]) -> None:
+    """Answer with the outcomes of all partitions together."""
+    known = list(outcomes.values())
+    alone = len(known) == 1 and ROWS[type(command)].part is None
+    reply(known[0] if alone else merge_outcomes(command, known))
 
 
 def _answer_received(reply: Reply, outcome: ReceivedFrom | Refused) -> None:

@@ -103,7 +103,7 @@ class FiringSchedules:
             if before is None:
                 return came
             noted = before
-            if before.firing is not None:
+            if before.firing_ms is not None:
                 fired = await self.publish(node, before, stored.item)
                 if isinstance(fired, Refused):
                     return came
@@ -119,7 +119,7 @@ class FiringSchedules:
             self._tell(node, before, after)
             if noted is not before:
                 await self.forget_ticket(node, before.last)
-            if after.firing is None:
+            if after.firing_ms is None:
                 break
             stored = taken
         return came
@@ -143,7 +143,7 @@ class FiringSchedules:
                     return record
                 there = isinstance(found, Found) and found.there
             if not there:
-                return record.begin(node.config.partitions)
+                return record.begin()
             record = record.skip()
             if record.skipped == skipped + _SKIPPED:
                 break
@@ -151,17 +151,16 @@ class FiringSchedules:
 
     async def publish(self, node: NodeRecord, record: ScheduleRecord, item: bytes) -> Fired | Refused:
         """Store the item of the time that the record has begun with."""
-        firing = record.firing
-        assert firing is not None
-        name, ticket = record.item_id(firing.at_ms), record.ticket(node.incarnation, firing.at_ms)
-        place = arrival(name, record.key, firing.count)
-        told = {SCHEDULE_HEADER: record.schedule.id, TIME_HEADER: moment(firing.at_ms, "seconds")}
+        at_ms = record.firing_ms
+        assert at_ms is not None
+        name, ticket = record.item_id(at_ms), record.ticket(node.incarnation, at_ms)
+        place = arrival(name, record.key, node.config.partitions)
+        told = {SCHEDULE_HEADER: record.schedule.id, TIME_HEADER: moment(at_ms, "seconds")}
         result = await self._ask(
             AcceptHandover(
                 node.name,
                 node.incarnation,
                 place,
-                firing.count,
                 name,
                 ticket,
                 record.key,
@@ -171,7 +170,7 @@ class FiringSchedules:
             )
         )
         if isinstance(result, Published):
-            return Fired(firing.at_ms, result.item_id, place, ticket)
+            return Fired(at_ms, result.item_id, place, ticket)
         assert isinstance(result, Refused)
         if not result.problem.is_gone:
             about = {"node": node.name, "schedule": record.schedule.id, "time": told[TIME_HEADER]}

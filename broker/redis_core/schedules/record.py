@@ -28,14 +28,6 @@ MOST_PASSED: Final = 1_000
 
 
 @frozen
-class Firing:
-    """The schedule publishes for a time; the item's partition is one of `count`."""
-
-    at_ms: int
-    count: int
-
-
-@frozen
 class Fired:
     """The last item that was published, for which time, and in which partition."""
 
@@ -60,7 +52,7 @@ class ScheduleRecord:
     anchor_ms: int
     next_ms: int | None
     paused: bool = False
-    firing: Firing | None = None
+    firing_ms: int | None = None
     last: Fired | None = None
     published: int = 0
     missed: int = 0
@@ -77,8 +69,8 @@ class ScheduleRecord:
     @property
     def due_ms(self) -> int | None:
         """When there is something to do, None for never."""
-        if self.firing is not None:
-            return self._due(self.firing.at_ms)
+        if self.firing_ms is not None:
+            return self._due(self.firing_ms)
         return None if self.paused or self.next_ms is None else self._due(self.next_ms)
 
     def _due(self, at_ms: int) -> int:
@@ -107,10 +99,10 @@ class ScheduleRecord:
             )
         return replace(self, next_ms=next_ms, missed=self.missed + passed.count, missed_ms=passed.last_ms)
 
-    def begin(self, partitions: int) -> Self:
+    def begin(self) -> Self:
         """Begin to publish for the next time."""
         assert self.next_ms is not None
-        return replace(self, firing=Firing(self.next_ms, partitions), next_ms=self._next_after(self.next_ms))
+        return replace(self, firing_ms=self.next_ms, next_ms=self._next_after(self.next_ms))
 
     def skip(self) -> Self:
         """Leave out the next time, because the last item is still there."""
@@ -128,12 +120,12 @@ class ScheduleRecord:
 
     def note_fired(self, fired: Fired) -> Self:
         """Note the item that was published for the time that was begun with."""
-        return replace(self, firing=None, last=fired, published=self.published + 1)
+        return replace(self, firing_ms=None, last=fired, published=self.published + 1)
 
     def give_up(self) -> Self:
         """Leave out the time that was begun with: its item is not stored."""
-        assert self.firing is not None
-        return replace(self, firing=None, missed=self.missed + 1, missed_ms=self.firing.at_ms)
+        assert self.firing_ms is not None
+        return replace(self, firing_ms=None, missed=self.missed + 1, missed_ms=self.firing_ms)
 
     def switch(self, now_ms: int, *, paused: bool) -> Self:
         """Pause, or go on with the next time from now on; those that came before the pause, and were not served, are first."""
@@ -157,7 +149,7 @@ class ScheduleRecord:
 
     def status(self, item: bytes = b"") -> ScheduleStatus:
         """Return what owners see."""
-        ended = self.next_ms is None and self.firing is None
+        ended = self.next_ms is None and self.firing_ms is None
         state = ScheduleState.ENDED if ended else ScheduleState.PAUSED if self.paused else ScheduleState.ACTIVE
         return ScheduleStatus(
             self.schedule,
@@ -186,7 +178,7 @@ class ScheduleRecord:
             "key": self.key,
             "hints": self.hints,
             "paused": self.paused,
-            "firing": self.firing and asdict(self.firing),
+            "firing": self.firing_ms,
             "last": self.last and asdict(self.last),
             "published": self.published,
             "missed": self.missed,
@@ -202,7 +194,7 @@ class ScheduleRecord:
         """Read what `str` wrote; raises CorruptRecord."""
         try:
             told = json.loads(text)
-            firing, last = told.get("firing"), told.get("last")
+            last = told.get("last")
             return cls(
                 Schedule.read(told["schedule"]),
                 told["generation"],
@@ -212,7 +204,7 @@ class ScheduleRecord:
                 told.get("anchor", 0),
                 told["next"],
                 told.get("paused", False),
-                Firing(**firing) if firing else None,
+                told.get("firing"),
                 Fired(**last) if last else None,
                 told.get("published", 0),
                 told.get("missed", 0),

@@ -126,7 +126,7 @@ class Schedules:
             return changed
         new = changed if isinstance(changed, ScheduleRecord) else None
         old = found.record
-        if old is not None and old.firing is not None and (item or new is None):
+        if old is not None and old.firing_ms is not None and (item or new is None):
             # What it has begun belongs to the record and the item that go.
             return await self._finish(node, found, old)
         taken = await self._storage.replace(node, found, new, item)

@@ -14,6 +14,7 @@ from broker.model.commands import Presence, Subscribe, Unsubscribe
 from broker.model.items import Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
+from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Qos
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.model.subscriptions import State, Subscription
@@ -194,8 +195,10 @@ class SubscriptionService:
             await self._index.note_done([entry])
 
     async def _remove_entry(self, node: str, jid: Jid) -> None:
+        # The JID of a pull subscription never comes back, however new its entry is.
+        upto_ms = await self._store.now_ms() if is_pull_subscription(jid) else None
         async with self._queue(jid):
-            await self._index.remove([SubscriptionRef(node, jid).entry])
+            await self._index.remove([SubscriptionRef(node, jid).entry], upto_ms)
 
     def _queue(self, jid: Jid) -> asyncio.Lock:
         return self._queues.setdefault(bare_jid(jid), asyncio.Lock())

@@ -49,7 +49,6 @@ INTAKE: Final = {
     "once_ms": 1,
     "max_items": 10_000_000,
     "node_full": "reject",
-    "if_known": "",
 }
 
 

@@ -156,7 +156,6 @@ class _Queues:
             "once_ms": 1,
             "max_items": 10,
             "node_full": "reject",
-            "if_known": "",
         }
         item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "hints": ""}
         await self.run_in_each("publish", {**shared, **intake}, item)

@@ -1,7 +1,7 @@
 """The registry: each command has one row, and the default is refusal."""
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, is_dataclass
+from typing import get_args
 
 from broker.model.commands import Command, admin, items, log, nodes, schedules, subscriptions
 from broker.model.names import Jid
@@ -51,14 +51,6 @@ def test_each_is_judged() -> None:
 def test_several_answers_become_one() -> None:
     """A command to all partitions has a merge."""
     assert all(row.merge for row in ROWS.values() if row.place in {Place.ALL, Place.DEPARTURE})
-
-
-def test_asked_before_growth() -> None:
-    """A command to the partition where an item was before a growth has the fields of the original."""
-    for kind, row in ROWS.items():
-        if row.before_growth is not None:
-            worded: Any = row.before_growth
-            assert [each.name for each in fields(worded)] == [each.name for each in fields(kind)]
 
 
 def test_default_is_refused() -> None:

@@ -14,7 +14,7 @@ from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.schedules import FIELDS, CatchUp, Overlap, Schedule, ScheduleState
 from broker.model.times import duration, duration_ms, moment, read_moment
 from broker.redis_core.schedules import timetable
-from broker.redis_core.schedules.record import LATE_MS, Fired, Firing, ScheduleRecord
+from broker.redis_core.schedules.record import LATE_MS, Fired, ScheduleRecord
 from broker.redis_core.schedules.timetable import Timetable
 
 NOON = 1_796_126_400_000
@@ -267,10 +267,10 @@ def test_catching_up(rule: CatchUp, now: int, often: str, jitter: str, end: int 
     while state.due_ms is not None and state.due_ms <= now:
         after = state.skip_missed(now)
         if after is state:
-            begun = state.begin(1)
-            assert begun.firing is not None
-            fired.append(begun.firing.at_ms)
-            after = begun.note_fired(Fired(begun.firing.at_ms, "i", 0, "t"))
+            begun = state.begin()
+            assert begun.firing_ms is not None
+            fired.append(begun.firing_ms)
+            after = begun.note_fired(Fired(begun.firing_ms, "i", 0, "t"))
         assert after.missed + after.published > state.missed + state.published
         state = after
     come = 0
@@ -288,8 +288,8 @@ def test_catching_up(rule: CatchUp, now: int, often: str, jitter: str, end: int 
 
 def test_pausing() -> None:
     """Times that pass during a pause are not missed; what was begun is finished."""
-    paused = record(schedule(every="1h")).begin(3).switch(NOON, paused=True)
-    assert (paused.firing, paused.due_ms, paused.status().state) == (Firing(NOON, 3), NOON, ScheduleState.PAUSED)
+    paused = record(schedule(every="1h")).begin().switch(NOON, paused=True)
+    assert (paused.firing_ms, paused.due_ms, paused.status().state) == (NOON, NOON, ScheduleState.PAUSED)
     paused = paused.note_fired(Fired(NOON, "i", 0, "t"))
     assert paused.due_ms is None and paused.status().next_ms is None
     resumed = paused.switch(NOON + 90 * MINUTE, paused=False)
@@ -324,7 +324,7 @@ def test_pauses_and_catching_up(rule: CatchUp, often: str, jitter: str, spans: t
         after = state.skip_missed(now)
         if after is state:
             fired.append(state.next_ms or 0)
-            after = state.begin(1).note_fired(Fired(fired[-1], "i", 0, "t"))
+            after = state.begin().note_fired(Fired(fired[-1], "i", 0, "t"))
         state = after
     assert state.next_ms is not None
     come = set[int]()
@@ -357,14 +357,14 @@ def test_jitter_longer_than_the_interval(rule: CatchUp, said: dict[str, str]) ->
         assert state.due_ms is not None and state.next_ms is not None
         now = max(now, state.due_ms)
         assert state.skip_missed(now) is state and now - state.next_ms <= HOUR
-        state = state.begin(1).note_fired(Fired(state.next_ms, "i", 0, "t"))
+        state = state.begin().note_fired(Fired(state.next_ms, "i", 0, "t"))
     assert state.published == 200
 
 
 def test_stored() -> None:
     """A record is read as it was written; anything else is corrupt."""
     made = record(schedule(cron="0 9 * * 1-5", zone="Europe/Berlin", jitter="5s"))
-    whole = made.begin(4)
+    whole = made.begin()
     for each in (
         made,
         whole,
@@ -380,7 +380,7 @@ def test_stored() -> None:
 
 def test_status() -> None:
     """Owners see what was published, missed and skipped, and when a schedule has ended."""
-    done = record(schedule(every="1h", start=moment(NOON), end=moment(NOON))).begin(1)
+    done = record(schedule(every="1h", start=moment(NOON), end=moment(NOON))).begin()
     assert done.status().state is ScheduleState.ACTIVE
     status = done.note_fired(Fired(NOON, "s@1", 0, "t")).status(b"item")
     assert (status.state, status.published, status.last_ms, status.next_ms) == (ScheduleState.ENDED, 1, NOON, None)

@@ -1,4 +1,4 @@
-"""Adds partitions to a queue at work, by a core of its own, as a shell command does."""
+"""Changes the record of a queue at work, by a core of its own, as a shell command does."""
 
 import asyncio
 
@@ -13,18 +13,18 @@ from tests.admitting import ADMITTING
 _PAUSE_SECONDS = 0.05
 
 
-def grow(url: str, queue: str, more: int) -> None:
-    """Add partitions to a queue, as one of its owners."""
-    asyncio.run(_grown(url, queue, more))
+def retitle(url: str, queue: str, title: str) -> None:
+    """Give a queue a title, as one of its owners."""
+    asyncio.run(_retitle(url, queue, title))
 
 
-async def _grown(url: str, queue: str, more: int) -> None:
+async def _retitle(url: str, queue: str, title: str) -> None:
     core = RedisCore(CommandSettings(**ADMITTING, redis_url=url), None)
     try:
         record = await core._store.read(queue)
         assert record is not None
         owner = next(jid for jid, role in record.affiliations.items() if role is Affiliation.OWNER)
-        asked = Configure(queue, Jid(owner), {"stanzaq#partitions": (str(record.config.partitions + more),)})
+        asked = Configure(queue, Jid(owner), {"pubsub#title": (title,)})
         while isinstance(outcome := await core.ask(asked), Refused):
             assert outcome.problem.retryable, outcome
             await asyncio.sleep(_PAUSE_SECONDS)
