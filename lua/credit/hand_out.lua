@@ -16,10 +16,8 @@ local function take(row)
   end
   lock_end.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
-  -- While a partition is owned, nobody else gets items (E28); neither does one through a collection where the node's own coordinator
-  -- limits what goes out.
-  local unlimited = row.pool == '' or not (call.partition_several and call.partition_before.limits)
-  if unlimited and not partition_owner.get() and call.caller_sends then
+  -- While a partition is owned, nobody else gets items (E28).
+  if not partition_owner.get() and call.caller_sends then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
     call.dispatch_granted[#call.dispatch_granted + 1] = subscriber
     amount = amount + subscriber.limit

@@ -21,11 +21,6 @@ local function renew_lease(row)
   return true, subscriber
 end
 
--- Whether nothing goes out here to whom it is not owned by. The rate of a node of several partitions is in its first one.
-local function is_closed()
-  return call.partition_paused or partition_owner.get() or call.partition_several and call.partition_before.limits
-end
-
 local function take_next(subscriber, want)
   if call.partition_selects and not skipped_items.finished() then
     return matching.take(want, function() return {subscriber} end) or {}
@@ -68,7 +63,7 @@ local function receive(row, subscriber)
   local most = math.min(limit - subscriber.held, tonumber(arg.most))
   while made < most and bytes < tonumber(arg.max_bytes) and not budget.over() do
     local want = math.min(most - made, dispatch.most(made, bytes - of_row))
-    if call.partition_before.limits then want = math.min(want, hand_out_limits.room(0)) end
+    if call.partition_before.limits then want = math.min(want, hand_out_limits.room()) end
     local items = want > 0 and take(subscriber, want) or {}
     for _, entry in ipairs(items) do lock(entry, subscriber, string.format('%d', deadline)) end
     write_buffer.flush()
@@ -116,7 +111,7 @@ local function answer(row)
   if not lasts then return {'lease-over'} end
   if row.selector ~= '=' then skipped_items.set_selector(row.subid, row.selector) end
   show_credit(row, subscriber)
-  local takes, open = row.limit ~= '', not is_closed()
+  local takes, open = row.limit ~= '', not (call.partition_paused or partition_owner.get())
   -- Whether it could take more.
   local room, made, more_waits = takes, 0, false
   if takes and open and row.limit ~= '0' then room, made = receive(row, subscriber) end

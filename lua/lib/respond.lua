@@ -41,7 +41,7 @@ function respond.make(results, hint, receive)
   if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
   local owed = call.dispatch_owed or call.partition_streams and not (call.caller_sends or call.caller_alone)
   local due = owed and call.partition_now or next_due.time()
-  if call.partition_before.limits and not call.partition_several and ready_queue.waits() then due = hand_out_limits.next(due) end
+  if call.partition_before.limits and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end
   if credit.coordinates() then due = coordinator.next(due) end
   return {'ok', some(results), some(deliveries), some(call.notices_made), some(call.handovers_made), due, more, call.partition_token, some(told)}

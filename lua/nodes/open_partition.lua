@@ -32,7 +32,7 @@ if revision < tonumber(arg.revision) then
   put('by_key', arg.by_key, '')
   -- For good: scripts go on to count the locks that are counted now.
   if arg.by_key ~= '' then redis.call('HSET', key.meta, 'keyed', '1') end
-  if arg.limits == '' then redis.call('HDEL', key.meta, 'rate_at', 'in_use') end
+  if arg.limits == '' then redis.call('HDEL', key.meta, 'rate_at') end
   put('result_ms', arg.result_ms, '3600000')
   put('fair', arg.fair, '')
   put('weighted', #rows > 0 and '1' or '', '')

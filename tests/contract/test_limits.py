@@ -41,11 +41,10 @@ async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
     return found
 
 
-@pytest.mark.parametrize("partitions", ["1", "4"])
-async def test_most_in_flight(make_core: MakeCore, node: str, partitions: str) -> None:
-    """Whatever partitions and frontends it has, a node's workers hold no more than the bound, and all items go out."""
+async def test_most_in_flight(make_core: MakeCore, node: str) -> None:
+    """Whatever frontends it has, a node's workers hold no more than the bound, and all items go out."""
     (core, door), (other, door2) = await make_core(), await make_core()
-    await declared(core, node, partitions=partitions, max_in_flight="3")
+    await declared(core, node, max_in_flight="3")
     for each, worker in ((core, W1), (other, W2)):
         await each.ask(Subscribe(node, worker, worker, credit=10))
     await published(core, node, 20)
@@ -59,11 +58,10 @@ async def test_most_in_flight(make_core: MakeCore, node: str, partitions: str) -
         assert isinstance(await (core if len(done) % 2 else other).ask(command), Retracted)
 
 
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_a_rate(make_core: MakeCore, node: str, partitions: str) -> None:
+async def test_a_rate(make_core: MakeCore, node: str) -> None:
     """After the burst nothing goes out for an hour, until the owner raises the rate: then the next go out by themselves."""
     (core, door), (_, door2) = await make_core(), await make_core()
-    await declared(core, node, partitions=partitions, rate="1/h", rate_burst="2")
+    await declared(core, node, rate="1/h", rate_burst="2")
     await published(core, node, 6)
     await core.ask(Subscribe(node, W1, W1, credit=10))
     assert len(await wait((door, door2), 2)) == 2
@@ -127,7 +125,7 @@ async def test_turns(make_core: MakeCore, node: str, partitions: str) -> None:
     assert len([each for each in found if each.key != "noisy"]) == 9
 
 
-@pytest.mark.parametrize("options", [{}, {"stanzaq#partitions": "3"}, {"pubsub#queueing": "0"}])
+@pytest.mark.parametrize("options", [{}, {"stanzaq#partitions": "3", "pubsub#queueing": "0"}])
 async def test_a_publisher_at_its_rate(make_core: MakeCore, node: str, options: dict[str, str]) -> None:
     """Each publisher has its own rate, whatever partition and frontend it uses; the refusal tells how long to wait."""
     (core, _), (other, _) = await make_core(), await make_core()
@@ -154,16 +152,21 @@ async def test_who_may_not_publish_is_not_metered(core: RedisCore, node: str) ->
         assert isinstance(refused, Refused) and refused.problem is Problem.FORBIDDEN
 
 
-async def test_logs_and_owners(core: RedisCore, door: Door, node: str) -> None:
-    """A log takes no limit; a limited node of several partitions has no owners, which take items without a grant."""
+async def test_who_has_none(core: RedisCore, node: str) -> None:
+    """A log takes no limit; a queue of several partitions none that one script must count, at creation and later."""
     for name in ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key", "fair"):
         value = {"r": "1/s", "m": "1", "f": "key"}[name[0]]
         refused = await core.ask(Declare(node, ALICE, {"pubsub#queueing": ("0",), f"stanzaq#{name}": (value,)}))
         assert refused == Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{name}: a log hands nothing out as work")
     refused = await core.ask(Declare(node, ALICE, {"stanzaq#ordered": ("1",), "stanzaq#fair": ("publisher",)}))
     assert isinstance(refused, Refused) and "order of a key" in refused.detail
-    await declared(core, node, partitions="2", rate="1/s")
-    owner = Subscribe(node, W1, W1, credit=1, partitions=(1,), group="g", epoch=1)
-    refused = await core.ask(owner)
-    assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
-    assert door.deliveries == []
+    await declared(core, node, partitions="2")
+    for name, value in (("rate", "1/s"), ("max_in_flight", "1"), ("publish_rate", "1/s"), ("multi_subscribe", "1")):
+        option = {f"stanzaq#{name}": (value,)}
+        for asked in (
+            Declare(f"{node}-2", ALICE, {"stanzaq#partitions": ("2",), **option}),
+            Configure(node, ALICE, option),
+        ):
+            refused = await core.ask(asked)
+            assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
+            assert f"stanzaq#{name}: one script must count it" in refused.detail

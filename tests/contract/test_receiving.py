@@ -506,15 +506,6 @@ async def test_holds_nothing_unused(
     assert {sent.attempt for sent in door.deliveries} == {1}
 
 
-async def test_limits_of_several(make_nameless: MakeNameless, node: str) -> None:
-    """A rate of several partitions is kept where credit is granted: so pulls receive nothing there, and are told so."""
-    core = await make_nameless()
-    await declared(core, node, stanzaq__partitions="2", stanzaq__max_in_flight="5")
-    jid = pull_jid(ALICE, secrets.token_hex(8))
-    asked = Subscribe(node, ALICE, jid, 5, Qos.PULLED, lease_ms=60_000)
-    assert is_refused(await core.ask(asked), Problem.UNSUPPORTED)
-
-
 @pytest.mark.parametrize("partitions", ["1", "3"])
 async def test_subscribers_publish(
     make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str

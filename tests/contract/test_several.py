@@ -54,15 +54,14 @@ from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")
 SEVERAL = {"stanzaq#multi_subscribe": ("1",)}
-SHAPES = ("one", "parts", "tree")
+SHAPES = ("one", "tree")
 MOST = 3
 
 
 async def declared(core: RedisCore, node: str, shape: str) -> str:
-    """Create a node where a JID may have several, of one partition or four, or a collection over two leaves; return a leaf."""
+    """Create a node where a JID may have several, or a collection over two leaves; return a leaf."""
     if shape != "tree":
-        options = {**SEVERAL, "stanzaq#partitions": ("4" if shape == "parts" else "1",)}
-        assert await core.ask(Declare(node, ALICE, options)) == Declared(node)
+        assert await core.ask(Declare(node, ALICE, SEVERAL)) == Declared(node)
         return node
     assert await core.ask(Declare(node, ALICE, {**SEVERAL, "pubsub#node_type": ("collection",)})) == Declared(node)
     for leaf in (f"{node}-1", f"{node}-2"):
@@ -136,9 +135,7 @@ async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> No
     assert await core.ask(Options(node, W1, W1, second.subid)) == second
     # A token names the lock, and so its subscription; without one it is found among them.
     one, other = held[second.subid][0], held[first.subid][0]
-    done = await core.ask(
-        Retract(leaf, W1, one.item_id, one.token, partition=one.partition.number if shape == "parts" else None)
-    )
+    done = await core.ask(Retract(leaf, W1, one.item_id, one.token))
     back = await core.ask(Unlock(other.partition.node, W1, other.item_id, delay_ms=60_000))
     assert isinstance(done, Retracted) and (done.holder, done.subid) == (W1, second.subid)
     assert isinstance(back, Unlocked) and (back.holder, back.subid) == (W1, first.subid)
@@ -208,7 +205,7 @@ async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> No
 async def test_bounds(make_core: MakeCore, node: str) -> None:
     """P11, guarantee 6: the number for a JID is bounded; exclusive subscriptions are refused, and a log has one for each."""
     core, _door = await make_core()
-    await declared(core, node, "parts")
+    await declared(core, node, "one")
     for _ in range(MOST_OF_ONE):
         await subscribed(core, node, 1)
     assert await problem(core, Subscribe(node, W1, W1, 1)) is Problem.TOO_MANY_SUBSCRIPTIONS
@@ -246,7 +243,7 @@ async def test_plain_and_told_once(make_core: MakeCore, node: str) -> None:
 async def test_told_once_of_the_end(make_core: MakeCore, node: str) -> None:
     """P24: a JID is notified once of the end of a node, however many subscriptions it has."""
     core, door = await make_core()
-    await declared(core, node, "parts")
+    await declared(core, node, "one")
     for _ in range(3):
         await subscribed(core, node, 1)
     assert await core.ask(Delete(node, ALICE)) == Done()
@@ -335,7 +332,7 @@ class Play:
 
 
 @EVERYWHERE
-@pytest.mark.parametrize(("shape", "seed"), [("one", 1), ("parts", 2), ("tree", 3)])
+@pytest.mark.parametrize(("shape", "seed"), [("one", 1), ("tree", 3)])
 async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> None:
     """Guarantees 1 to 3: each holds only what it may, nothing is held twice, and all published items get done."""
     play = Play(seed, node, await make_core(), await make_core())

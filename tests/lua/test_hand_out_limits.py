@@ -11,10 +11,7 @@ from broker.model.names import Partition
 from broker.model.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
-from tests.lua.subscribed import carried, registered, subscribed
 from tests.lua.worded import W1, W2
-
-Parts = tuple[Queue, Queue, Queue]
 
 
 def limits(rate: str = "", rate_burst: int = 0, max_in_flight: int = 0) -> str:
@@ -152,96 +149,71 @@ SEVEN = ("1/h", "30/h", "7/m", "50/m", "90/m", "1/s", "2/s")
 
 
 class Play:
-    """A node of one partition or several, with workers that have credit for everything, and two frontends in turn.
+    """A queue with workers that have credit for everything, and two frontends in turn.
 
     The workers are sent their items, or pull them.
     """
 
     def __init__(
-        self,
-        runners: dict[str, Runner],
-        partitions: int,
-        rate: str,
-        rate_burst: int = 0,
-        most: int = 0,
-        *,
-        pulls: bool = False,
+        self, runners: dict[str, Runner], rate: str, rate_burst: int = 0, most: int = 0, *, pulls: bool = False
     ) -> None:
-        """Open the node and subscribe the workers; keys are not compared, since plays are long."""
+        """Open the queue and subscribe the workers; keys are not compared, since plays are long."""
         runner = Runner(runners["valkey"].client, checked=False)
-        life = secrets.token_hex(4)
-        self.parts = [Queue(runner, Partition("jobs", life, number)) for number in range(partitions)]
+        self.queue = Queue(runner, Partition("jobs", secrets.token_hex(4), 0))
         self.bucket, self.published, self.pulls = bucket(rate, rate_burst), 0, pulls
-        self.held: list[tuple[Queue, str, str]] = []
+        self.held: list[tuple[str, str]] = []
         self.frontends = cycle(("f1", "f2"))
-        for queue in self.parts:
-            queue.open(partitions=partitions, limits=limits(rate, rate_burst, most))
+        self.queue.open(limits=limits(rate, rate_burst, most))
         for worker in (W1, W2):
-            if pulls:
-                self.parts[0].subscribe(worker, 1_000, "pulled")
-            elif partitions > 1:
-                subscribed(self.parts, worker, 1_000)
-            else:
-                self.parts[0].subscribe(worker, 1_000)
+            self.queue.subscribe(worker, 1_000, "pulled" if pulls else "unacknowledged")
 
     def at(self, now: int) -> None:
         """Set the clock, and let the other frontend call."""
-        frontend = next(self.frontends)
-        for queue in self.parts:
-            queue.now, queue.frontend = now, frontend
+        self.queue.now, self.queue.frontend = now, next(self.frontends)
 
-    def ran(self, queue: Queue, answer: Answer) -> int:
-        """Carry credit as frontends do; return how many items went out."""
-        found = carried(self.parts, queue, answer)
-        self.held += [(self.parts[int(item.partition(".")[0])], jid, item) for jid, item in found]
-        return len(found)
+    def ran(self, answer: Answer) -> int:
+        """Take what was handed out; return how many items."""
+        self.held += answer.given
+        return len(answer.given)
 
     def publish(self, count: int) -> int:
-        """Publish items to the partitions in turn; return how many went out."""
-        given = 0
-        for queue in self.parts:
-            names = [f"{queue.partition.number}.{self.published + number}" for number in range(count)]
-            given += self.ran(queue, queue.publish(*names, max_items=10_000)) if names else 0
+        """Publish items; return how many went out."""
+        names = [f"{self.published + number}" for number in range(count)]
         self.published += count
-        return given + self.receive()
+        return self.ran(self.queue.publish(*names, max_items=10_000)) + self.receive()
 
     def receive(self) -> int:
         """Let workers that pull receive; return how many went out."""
         before = len(self.held)
         for worker in (W1, W2) if self.pulls else ():
-            known = {item for _queue, _jid, item in self.held}
-            found = [row[0] for row in self.parts[0].receive(worker)[2]]
-            self.held += [(self.parts[0], worker, item) for item in found if item not in known]
+            known = {item for _jid, item in self.held}
+            found = [row[0] for row in self.queue.receive(worker)[2]]
+            self.held += [(worker, item) for item in found if item not in known]
         return len(self.held) - before
 
     def finish(self) -> int:
         """Acknowledge all that is held; return how many went out for it."""
         held, self.held = self.held, []
-        return sum(self.ran(queue, queue.retract(jid, item)) for queue, jid, item in held)
+        return sum(self.ran(self.queue.retract(jid, item)) for jid, item in held)
 
     def sweep(self) -> tuple[int, int]:
-        """Sweep the first partition, which keeps the limits; return how many went out and when it is next due."""
-        answer = self.parts[0].expire()
-        given = self.ran(self.parts[0], answer) + self.receive()
-        return given, self.parts[0].expire().due if given else answer.due
+        """Sweep the queue; return how many went out and when it is next due."""
+        answer = self.queue.expire()
+        given = self.ran(answer) + self.receive()
+        return given, self.queue.expire().due if given else answer.due
 
 
 @pytest.mark.parametrize(
-    ("partitions", "rate", "pulls"),
-    [
-        *((1, rate, False) for rate in SEVEN),
-        *((3, rate, False) for rate in ("7/m", "50/m", "1/s")),
-        *((1, rate, True) for rate in ("7/m", "50/m")),
-    ],
+    ("rate", "pulls"), [*((rate, False) for rate in SEVEN), *((rate, True) for rate in ("7/m", "50/m"))]
 )
-def test_ten_minutes(runners: dict[str, Runner], partitions: int, rate: str, *, pulls: bool) -> None:
+def test_ten_minutes(runners: dict[str, Runner], rate: str, *, pulls: bool) -> None:
     """In ten minutes at seven limits exactly what the oracle allows goes out, at the times that the node says it is due.
 
     Where a second has a whole number of items, two minutes show as much.
     """
     lasts = 120_000 if rate.endswith("/s") else 600_000
-    play = Play(runners, partitions, rate, pulls=pulls)
-    given = play.publish(1 + lasts // 240 // partitions)
+    play = Play(runners, rate, pulls=pulls)
+    given = play.publish(1 + lasts // 240)
     play.bucket.take(given)
     assert given == int(play.bucket.rate.size)
     now, end = T0, T0 + lasts
@@ -260,7 +232,7 @@ def test_ten_minutes(runners: dict[str, Runner], partitions: int, rate: str, *, 
 def test_late_sweeps(runners: dict[str, Runner]) -> None:
     """Frontends sweep up to a second late: without a burst of its own a rate loses nothing by that."""
     chance = random.Random(1)
-    play = Play(runners, 1, "1/s")
+    play = Play(runners, "1/s")
     given, now = play.publish(300), T0
     while now < T0 + 200_000:
         more, due = play.sweep()
@@ -271,13 +243,13 @@ def test_late_sweeps(runners: dict[str, Runner]) -> None:
     assert 200 <= given <= 203
 
 
-@pytest.mark.parametrize(("partitions", "pulls"), [(1, False), (3, False), (1, True)])
+@pytest.mark.parametrize("pulls", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pulls: bool) -> None:
+def test_by_chance(runners: dict[str, Runner], seed: int, *, pulls: bool) -> None:
     """Publishes, acknowledgements, sweeps and pauses by chance: after each step out is what rate, bound and items allow."""
     chance = random.Random(seed)
     most = chance.choice((1, 5, 20))
-    play = Play(runners, partitions, chance.choice(("5/s", "100/m", "40/s")), 3, most, pulls=pulls)
+    play = Play(runners, chance.choice(("5/s", "100/m", "40/s")), 3, most, pulls=pulls)
     now, waiting = T0, 0
     for _ in range(150):
         now += chance.choice((0, 7, 40, 300, 2_000))
@@ -293,89 +265,7 @@ def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pu
                 given = play.sweep()[0]
         # What was due meanwhile may need a sweep, as a heartbeat does it.
         given += play.sweep()[0]
-        waiting += count * partitions - given
+        waiting += count - given
         assert given <= play.bucket.fill(now) and len(play.held) <= most
         play.bucket.take(given)
         assert not waiting or len(play.held) == most or play.bucket.fill(now) == 0
-
-
-@pytest.fixture
-def three(parts: Parts) -> Parts:
-    """Return a node of three partitions that hands out two items at once, and two in a second."""
-    for queue in parts:
-        queue.open(revision=2, partitions=3, limits=limits("2/s", 2, 2))
-    subscribed(parts, W1, 9)
-    return parts
-
-
-def test_a_lost_grant(three: Parts) -> None:
-    """A grant that no frontend carried counts against rate and bound until it is sent again: nothing goes out beyond them."""
-    first, one, two = three
-    report = one.publish(*"abc").report
-    assert report is not None
-    lost = first.grant_credit(wants=f"1 {report.version} {report.wanted} A").report
-    assert lost is not None and sum(grant.amount for grant in lost.grants) == 2
-    for queue in three:
-        queue.now += 1_000
-    assert carried(three, two, two.publish("d")) == []
-    for queue in three:
-        queue.now += 1_000
-    assert sorted(carried(three, first, first.expire())) == [(W1, "a"), (W1, "b")]
-    assert carried(three, two, two.expire()) == []
-    assert len(carried(three, one, one.retract(W1, "a"))) == 1
-
-
-def test_an_unused_grant(three: Parts) -> None:
-    """A grant that finds nothing to hand out gives its share of the rate back: another partition gets it at once."""
-    _first, one, two = three
-    one.publish("a", hints="60000 4 0")
-    one.publish("b")
-    assert carried(three, one, one.expire()) == [(W1, "b")]
-    assert carried(three, two, two.publish("c")) == [(W1, "c")]
-
-
-@pytest.mark.parametrize("way", ["left", "less"])
-def test_a_grant_that_cannot_be_taken(parts: Parts, way: str) -> None:
-    """The share of the rate comes back when a subscriber has left, or has other credit, by then."""
-    first, one, _two = parts
-    for queue in parts:
-        queue.open(revision=2, partitions=3, limits=limits("2/h", 2))
-    subscribed(parts, W1, 9)
-    report = one.publish("a", "b").report
-    assert report is not None
-    granted = first.grant_credit(wants=f"1 {report.version} {report.wanted} A")
-    assert granted.report is not None and [grant.amount for grant in granted.report.grants] == [2]
-    if way == "left":
-        for queue in parts:
-            queue.unsubscribe(W1)
-    else:
-        subscribed(parts, W1, 8)
-    given = carried(parts, first, granted)
-    if way == "left":
-        number = str(first.subscribe(W2, 9).rows[0][3])
-        given += carried(parts, first, registered(parts, W2, number))
-    assert len(given) == 2
-
-
-def test_neither_owners_nor_collections(three: Parts) -> None:
-    """Where the coordinator keeps the limits, an owner and a subscriber through a collection get nothing."""
-    _first, one, two = three
-    pool = "4000000001:all@life"
-    two.register(W2, 5, pool=pool)
-    two.publish("a")
-    assert two.hand_out(W2, 10**15, 1, pool=pool).given == []
-    assert one.attach(W2, credit=5).given == one.publish("b").given == []
-
-
-def test_the_node_grows(unopened: Queue) -> None:
-    """What the first partition holds counts when the node gets more partitions."""
-    limited(unopened, max_in_flight=2)
-    unopened.publish(*"abc")
-    unopened.subscribe(W1, 9)
-    more = Queue(unopened.runner, Partition("jobs", unopened.partition.incarnation, 1))
-    for queue in (unopened, more):
-        queue.open(revision=2, partitions=2, limits="2 0 0 0")
-    both = (unopened, more)
-    subscribed(both, W1, 9)
-    assert carried(both, more, more.publish("d")) == []
-    assert len(carried(both, unopened, unopened.retract(W1, "a"))) == 1

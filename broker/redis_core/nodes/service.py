@@ -214,10 +214,7 @@ class NodeService:
     async def _record_changed(self, record: NodeRecord, renewed: NodeRecord) -> None:
         """Bring partitions and subscribers up to a changed record."""
         await self._apply_config(record.config, renewed)
-        places = {
-            (each.parent, each.parent_life, each.config.access_model, bool(each.config.limits))
-            for each in (record, renewed)
-        }
+        places = {(each.parent, each.parent_life, each.config.access_model) for each in (record, renewed)}
         if len(places) > 1:
             await self._tree_events.register_above(record, renewed)
         if (record.parent, record.parent_life) != (renewed.parent, renewed.parent_life):

@@ -94,7 +94,8 @@ def intake(_command: object, record: NodeRecord) -> Values:
     return {
         "dedupe": config.dedupe.value,
         "dedupe_ms": config.dedupe_seconds * 1000,
-        "max_items": config.max_items,
+        # A queue's bound is the node's; a log keeps so many in each partition.
+        "max_items": -(-config.max_items // config.partitions) if config.queueing else config.max_items,
         "node_full": config.node_full.value,
     }
 

@@ -14,6 +14,7 @@ from broker.model.results import Refused
 from broker.model.tree import TreeRequest, tree_request
 from broker.settings import NodeCreation, Settings
 
+_OF_ONE_PARTITION: Final = ("rate", "max_in_flight", "publish_rate", "multi_subscribe")
 _OF_QUEUES = ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key", "fair")
 """Options that a log does not take."""
 
@@ -104,6 +105,11 @@ def check_options(config: NodeConfig) -> Refused | None:
             Problem.NOT_ACCEPTABLE,
             "stanzaq#fair: turns of publishers would change the order of a key (stanzaq#ordered), turns of keys do not",
         )
+    if config.queueing and config.partitions > 1:
+        set_here = next((name for name in _OF_ONE_PARTITION if getattr(config, name) != getattr(_DEFAULTS, name)), None)
+        if set_here is not None:
+            detail = f"stanzaq#{set_here}: one script must count it, so a queue that has it has one partition"
+            return Refused(Problem.NOT_ACCEPTABLE, detail)
     if config.queueing:
         return None
     if config.multi_subscribe:

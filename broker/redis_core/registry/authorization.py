@@ -49,10 +49,6 @@ _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
 _NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: its entries are not handed out as work")
-_LIMITED = Refused(
-    Problem.UNSUPPORTED,
-    "a node of several partitions with a rate or a bound of items in flight has only subscribers of its own",
-)
 _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED,
     "the node is a log: its entries have no delay, priority, time to live, reply or kept end, and wait for nothing",
@@ -127,14 +123,12 @@ def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _affil
 def subscribing(command: Subscribe, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a subscription."""
     wrong = _check_own(command, Problem.JID_MISMATCH) or _check_selector(command)
-    if command.qos is Qos.PULLED:
-        wrong = wrong or _check_limits(record)
     return wrong or _complete(_check_reading(record, affiliation), _check_queueing(command, record))
 
 
 def attaching(command: AcquirePartition, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize an owner of a partition like a subscription."""
-    wrong = _check_own(command, Problem.JID_MISMATCH) or _check_limits(record)
+    wrong = _check_own(command, Problem.JID_MISMATCH)
     return wrong or _complete(_check_reading(record, affiliation), _check_queueing(command, record))
 
 
@@ -160,7 +154,7 @@ def joining(
     _command: RegisterPoolSubscription | ReceiveFrom, record: NodeRecord, affiliation: Affiliation
 ) -> Refused | None:
     """Authorize a subscriber through a collection."""
-    return _check_reading(record, affiliation) or (_check_limits(record) if record.config.queueing else _NO_WORK)
+    return _check_reading(record, affiliation) or (None if record.config.queueing else _NO_WORK)
 
 
 def following(command: SubscribeLog, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
@@ -283,11 +277,6 @@ def _check_queueing(command: Subscribe | AcquirePartition, record: NodeRecord) -
     if isinstance(command, Subscribe) and command.scope is not None:
         return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth apply to collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
-
-
-def _check_limits(record: NodeRecord) -> Refused | None:
-    """Refuse who would get items of several partitions without a grant of the node's coordinator, which keeps the limits."""
-    return _LIMITED if record.config.limits and record.config.partitions > 1 else None
 
 
 def _check_one_subscription(record: NodeRecord) -> Refused | None:

@@ -174,21 +174,17 @@ end
 -- Grants the credit that is wanted and free.
 function coordinator.run()
   if redis.call('EXISTS', key.demand) == 0 or redis.call('EXISTS', key.ready_subscribers) == 0 then return end
-  local limited = call.partition_before.limits
-  local limit = limited and hand_out_limits.room(ledger.in_use()) or coordinator.LIMIT
-  if limit == 0 then return end
   local asked, served, given, first = demands(), {}, 0, 0
   -- One more than are wanted, so that the last holder of an item can be avoided. Look at more subscribers only if those were of no use.
   local count = math.min(left(asked) + 1, coordinator.PAGE)
   repeat
     local queue, more = page(first, count)
-    given = grant_in_turn(queue, asked, given, served, limit)
+    given = grant_in_turn(queue, asked, given, served, coordinator.LIMIT)
     first, count = first + count, coordinator.PAGE
-  until not more or left(asked) == 0 or given >= limit or first >= coordinator.MOST or call.coordinator_stopped
+  until not more or left(asked) == 0 or given >= coordinator.LIMIT or first >= coordinator.MOST or call.coordinator_stopped
   call.coordinator_owed = call.coordinator_owed and left(asked) > 0
   call.coordinator_stopped = call.coordinator_stopped or #asked == coordinator.LIMIT and given == 0 and asked[1].looked
   record(asked, served)
-  if limited then hand_out_limits.use(given) end
 end
 
 -- Sends grants again that no report has answered: the frontend that carried them may be dead. A grant that was taken is void.
@@ -214,6 +210,5 @@ function coordinator.next(due)
   if call.coordinator_stopped then return call.partition_now + coordinator.PAUSE_MS end
   local first = redis.call('ZRANGE', key.grants_underway, 0, 0, 'WITHSCORES')[2]
   local at = first and tonumber(first) + coordinator.AGAIN_MS
-  if call.partition_before.limits and redis.call('EXISTS', key.demand) == 1 then due = hand_out_limits.next(due) end
   return at and (due == 0 or at < due) and at or due
 end

@@ -83,10 +83,9 @@ function credit.free(count)
   return examine(in_turn(ready_subscribers.all, count, 0))
 end
 
--- Returns subscribers that may get items here without a grant, `count` in turn, with `first` after so many. An owner needs none, except where
--- the coordinator limits what the node hands out.
+-- Returns subscribers that may get items here without a grant, `count` in turn, with `first` after so many. An owner needs none.
 function credit.candidates(count, first)
-  if call.partition_several and (call.partition_before.limits or not partition_owner.get()) then return {}, 0 end
+  if call.partition_several and not partition_owner.get() then return {}, 0 end
   local found, room, gone = examine(in_turn(ready_subscribers.for_waiting, count, first or 0))
   if gone then
     ready_subscribers.forget(gone)

@@ -22,19 +22,6 @@ function ledger.underway(number)
   return tonumber(redis.call('HGET', key.ledger, name('*', number)) or 0)
 end
 
--- Returns how much credit is in use in all other partitions and under way; counted from the first time that a limit asks for it.
-function ledger.in_use()
-  local meta = call.partition_before
-  if not meta.in_use then
-    local sum = 0
-    local found = redis.call('HGETALL', key.usage)
-    for i = 2, #found, 2 do sum = sum + string.match(found[i], '^%d+') end
-    meta.in_use = sum
-    redis.call('HSET', key.meta, 'in_use', string.format('%d', sum))
-  end
-  return tonumber(meta.in_use)
-end
-
 -- Writes an entry. Only here `usage` changes, by the same amount.
 local function put(subid, number, before, entry)
   local change = entry.held + entry.amount - (before and before.held + before.amount or 0)
@@ -55,8 +42,6 @@ local function put(subid, number, before, entry)
     change = math.max(0, known.used + change) - known.used
     known.used = known.used + change
     usage.write(subid, known)
-    local meta = call.partition_before
-    if meta.in_use then meta.in_use = redis.call('HINCRBY', key.meta, 'in_use', string.format('%d', change)) end
   end
 end
 
@@ -68,10 +53,9 @@ local function restore(subid, entry)
   end
 end
 
--- What was not handed out goes back to the node's rate; a subscriber that could not use a grant at all gets its turn back.
+-- A subscriber that could not use a grant at all gets its turn back.
 local function give_back(subid, before, unused)
   if before and before.amount > 0 and unused >= before.amount then restore(subid, before) end
-  if unused > 0 and call.partition_before.limits then hand_out_limits.use(-unused) end
 end
 
 -- Returns how much was not handed out: what the partition says, or where it could not take the last grant, or a registration has made that
@@ -94,8 +78,6 @@ function ledger.report(number, subid, told)
   if told.last >= tonumber(entry.grant) then
     give_back(subid, before, unused_of(before, told))
     entry.amount = 0
-  else
-    give_back(subid, nil, told.unused)
   end
   put(subid, number, before, entry)
 end

@@ -119,14 +119,14 @@ function dispatch.run(hint)
   if call.partition_before.fair then fair_intake.run() end
   if call.partition_paused then return deliveries, 0 end
   call.key_limits_applied = call.partition_before.keyed
-  local limited = call.partition_before.limits and not call.partition_several
+  local limited = call.partition_before.limits
   if not call.caller_sends then
-    call.dispatch_owed = not call.caller_alone and not (limited and hand_out_limits.room(0) == 0) and is_owed()
+    call.dispatch_owed = not call.caller_alone and not (limited and hand_out_limits.room() == 0) and is_owed()
     return deliveries, 0
   end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), dispatch.most(made, bytes))
-    if limited then want = math.min(want, hand_out_limits.room(0)) end
+    if limited then want = math.min(want, hand_out_limits.room()) end
     if want == 0 or is_empty() then return deliveries, 0 end
     local items, queue, room = take(want)
     if not items then return deliveries, 0 end

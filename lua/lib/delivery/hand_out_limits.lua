@@ -1,14 +1,12 @@
 -- How much a node hands out at most: `limits` of the partition has the items in flight (0: any number) and the rule of a rate, or zeros;
--- `rate_at` is the number of that rate. In a node of several partitions the coordinator keeps both when it grants credit, and the others
--- hand out what is granted; `in_use` of the coordinator is the credit in use in all other partitions and under way.
+-- `rate_at` is the number of that rate. Such a queue has one partition.
 local hand_out_limits = {MOST = 200}
 
--- Returns how many items may go out now, while so many are in flight in other partitions. After the clock was set back the rate goes on
--- from the clock.
-function hand_out_limits.room(elsewhere)
+-- Returns how many items may go out now. After the clock was set back the rate goes on from the clock.
+function hand_out_limits.room()
   local most, rate = rate_limit.bounds(call.partition_before.limits)
   local left = hand_out_limits.MOST
-  if most then left = math.min(left, math.max(0, most - redis.call('HLEN', key.inflight) - elsewhere)) end
+  if most then left = math.min(left, math.max(0, most - redis.call('HLEN', key.inflight))) end
   if not rate then return left end
   local meta = call.partition_before
   local at = rate_limit.clamp(rate, meta.rate_at)
@@ -16,7 +14,7 @@ function hand_out_limits.room(elsewhere)
   return math.min(left, rate_limit.room(rate, at))
 end
 
--- Counts items that go out, or with a negative count some that did not.
+-- Counts items that go out.
 function hand_out_limits.use(count)
   local _, rate = rate_limit.bounds(call.partition_before.limits)
   if not rate then return end

@@ -90,7 +90,7 @@ function waiters.wake(count)
   local meta = call.partition_before
   if not meta.waits or call.partition_paused or call.dispatch_owed or partition_owner.get() then return 0 end
   if count == 0 or not next_ones(1)[1] or not ready_queue.waits() then return 0 end
-  if meta.limits and (call.partition_several or hand_out_limits.room(0) == 0) then return 0 end
+  if meta.limits and hand_out_limits.room() == 0 then return 0 end
   if call.partition_selects then return tell_selecting() end
   tell_some(count)
   return 0
