@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 import redis
 
+from broker import keys
+
 PAGE: Final = (Path(__file__).parent.parent / "docs" / "operations.md").read_text()
 
 _USER: Final = re.compile(r"^ACL SETUSER (\S+) (.+?)(?: +#.*)?$", re.MULTILINE)
@@ -69,3 +71,16 @@ def shape(example: str) -> re.Pattern[str]:
     text = example.replace("`", "").replace("\\0", "\0").replace("\\n", "\n")
     parts = (_LIKE.get(str(part.lastgroup), re.escape(part[0])) for part in _PART.finditer(text))
     return re.compile("".join(parts), re.DOTALL)
+
+
+def store_record() -> dict[str, object]:
+    """Return what a store of this format holds: the type and holder of each key, and what its example looks like."""
+    return {
+        "keys": {row.name: [row.type, row.holder] for row in keys.TABLE},
+        "looks": {name: shape(example).pattern for name, example in EXAMPLES.items()},
+    }
+
+
+def store_file(number: int) -> Path:
+    """Return the record of a format."""
+    return Path(__file__).parent / "golden" / "stores" / f"{number}.json"

@@ -1,11 +1,14 @@
 """The table of Redis keys and how their names are made."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import keys
 from broker.model.names import Partition
+from tests.operations import store_file, store_record
 
 KINDS = {"hash", "stream", "zset", "set", "list"}
 HOLDERS = {"partition", "node", "jid", "process", "service", "qos"}
@@ -15,6 +18,14 @@ def test_table() -> None:
     """Guarantee 6: every key has a type, a holder, a meaning and a bound, and is listed once."""
     assert len(keys.BY_NAME) == len(keys.TABLE)
     assert all(row.type in KINDS and row.holder in HOLDERS and row.meaning and row.bound for row in keys.TABLE)
+
+
+def test_what_a_store_of_this_format_holds() -> None:
+    """A store is read by the number of its format, so what is written stays as recorded: raise FORMAT and record the new one.
+
+    `tests/contract/test_keys.py` compares the page's examples with what is written.
+    """
+    assert json.loads(store_file(keys.FORMAT).read_text()) == store_record()
 
 
 def test_names() -> None:
