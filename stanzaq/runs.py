@@ -119,8 +119,16 @@ class Runs:
         """Let no further job begin. May be called from any thread, and while a handler blocks the event loop."""
         self.begins_no_more = True
 
-    async def finish(self, grace: float) -> None:
-        """Receive no more; return items not started yet at once, and those of jobs that do not end within `grace` seconds."""
+    async def finish(self, grace: float, *, owns: bool = False) -> None:
+        """Receive no more; return items not started yet at once, and those of jobs that do not end within `grace` seconds.
+
+        A worker that `owns` partitions receives, but begins nothing, until its jobs have ended: when it leaves, its locks end.
+        """
+        if owns:
+            ends = asyncio.get_running_loop().time() + grace
+            if began := [run.task for run in self._runs.values() if run.began]:
+                await asyncio.wait(began, timeout=grace)
+            grace = max(0.0, ends - asyncio.get_running_loop().time())
         leaving = self._leaving = asyncio.create_task(self._transport.pause())
         try:
             await self._wait_for_runs(grace, leaving)
@@ -245,7 +253,7 @@ class _Run:
         if self._lost:
             return
         done = await (self._acknowledge() if end is None else self._transport.release(self._delivery.lock, end))
-        if not done:
+        if not done and self.began:
             log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
 
     async def _acknowledge(self) -> bool:

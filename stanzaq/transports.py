@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Final
 from urllib.parse import urlsplit
 
 from stanzaq.account import Account, HttpAccount, Password, Tls
 from stanzaq.errors import StanzaqError
 from stanzaq.transport import Sender, Transport
+
+_GROUP_BYTES: Final = 255
+"""The longest name of a group that the service accepts."""
 
 
 def account(url: str, service: str | None, password: Password, address: str | None, tls: Tls) -> Account | HttpAccount:
@@ -23,7 +27,21 @@ def keep_resource(account: Account | HttpAccount, resource: str) -> Account | Ht
     return replace(account, jid=f"{account.jid.partition('/')[0]}/{resource}")
 
 
-def worker(account: Account | HttpAccount, *, create: bool) -> Transport:
+def check_group(account: Account | HttpAccount, group: str | None) -> str:
+    """Return the name of a worker's group; empty if it has none. Raises ValueError with the fault and its remedy."""
+    if group is None:
+        return ""
+    is_http = isinstance(account, HttpAccount)
+    if is_http:
+        msg = "group= needs XMPP: over HTTP a worker gets items of partitions that nobody owns: leave it out, or write xmpp://"
+        raise ValueError(msg)
+    if not (group.isprintable() and " " not in group and 0 < len(group.encode()) <= _GROUP_BYTES):
+        msg = f"group={group!r}: write a name of 1 to {_GROUP_BYTES} bytes that is printable and has no blanks, e.g. billing"
+        raise ValueError(msg)
+    return group
+
+
+def worker(account: Account | HttpAccount, *, create: bool, group: str) -> Transport:
     """Return the transport of a worker; `create` missing nodes. Raises StanzaqError if a package is missing."""
     if isinstance(account, HttpAccount):
         _check_extra()
@@ -32,7 +50,7 @@ def worker(account: Account | HttpAccount, *, create: bool) -> Transport:
         return HttpTransport(account, create=create)
     from stanzaq.xmpp.worker import XmppTransport  # noqa: PLC0415
 
-    return XmppTransport(account, create=create)
+    return XmppTransport(account, create=create, group=group)
 
 
 def sender(account: Account | HttpAccount) -> Sender:

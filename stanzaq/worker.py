@@ -45,7 +45,8 @@ class Worker:
     the queue's domain; if it is not given, `queue.` before the account's. The password is a string, or a callable that
     returns it at each login; by default `STANZAQ_PASSWORD`.
     `address` is `host:port` of the XMPP server if it is not in DNS. `concurrency` jobs run at once; `prefetch` more are
-    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` creates missing nodes. Raises ValueError.
+    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` creates missing nodes. Workers of a `group`
+    divide the partitions of their nodes among them. Raises ValueError.
     """
 
     def __init__(  # noqa: PLR0913  (what users may say)
@@ -60,10 +61,12 @@ class Worker:
         prefetch: int = 0,
         grace: Duration = 30.0,
         create: bool = False,
+        group: str | None = None,
     ) -> None:
         """Check the arguments; connects only in `run` or `serve`."""
         self._resize(concurrency, prefetch)
         self._account = transports.account(url, service, password, address, tls)
+        self._group = transports.check_group(self._account, group)
         self._grace = seconds(grace)
         self._create = create
         self._tasks: dict[str, Task] = {}
@@ -177,7 +180,8 @@ class Worker:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
         if processes.runs_handlers() or _held:
             return
-        await self._serve(transports.worker(self._account, create=self._create), self._hooks, self._grace)
+        transport = transports.worker(self._account, create=self._create, group=self._group)
+        await self._serve(transport, self._hooks, self._grace)
 
     async def _serve(self, transport: Transport, hooks: Hooks, grace: float) -> None:
         if not self._tasks:
@@ -200,7 +204,7 @@ class Worker:
         try:
             await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                await runs.finish(self._stop.left_of(grace))
+                await runs.finish(self._stop.left_of(grace), owns=bool(self._group))
         finally:
             waiting.cancel()
             watching.cancel()

@@ -109,10 +109,14 @@ _ALL_BELOW: Final = {"pubsub#subscription_type": "items", "pubsub#subscription_d
 """The options of a subscription to the items of all queues below a collection (XEP-0248); other nodes have none of them."""
 
 
-def requests(credit: int, batch: int = 1, *, collection: bool = False) -> str:
-    """Request items, at most `credit` at once and `batch` in a message; those of all queues below a `collection`."""
+def requests(credit: int, batch: int = 1, *, collection: bool = False, group: str = "") -> str:
+    """Request items, at most `credit` at once and `batch` in a message; those of all queues below a `collection`.
+
+    A member of a `group` gets those of the partitions that are assigned to it.
+    """
     told = {"pubsub#queue_requests": str(credit)}
     told |= {"stanzaq#batch": str(batch)} if batch > 1 else {}
+    told |= {"stanzaq#group": group} if group else {}
     return _form(f"{PUBSUB}#subscribe_options", told | (_ALL_BELOW if collection else {}))
 
 
@@ -169,6 +173,23 @@ def renew(lock: Lock, progress: Progress | None = None, *, begun: bool = False) 
         share = "" if progress.share is None else f" progress='{progress.share:.3f}'"
         told += f"{share} note={quoteattr(line(progress.note))}"
     return f"<renew{_lock_attributes(lock)}{told}/>"
+
+
+def renew_ownership(node: str) -> str:
+    """Restart the leases of all partitions of a node that the sender owns."""
+    return f"<renew xmlns='{STANZAQ}' node={quoteattr(node)}/>"
+
+
+def read_owned(iq: Element) -> dict[int, int]:
+    """Read from the result which partitions the sender owns, each with its fence: locks with lower tokens are void."""
+    found = iq.iter(f"{{{STANZAQ}}}owned")
+    return {int(each.get("partition", "0")): int(each.get("fence", "0")) for each in found}
+
+
+def read_lost(message: Element) -> list[tuple[str, int, str]]:
+    """Read which partitions this worker has lost, as node and number, and why."""
+    found = message.iterfind(f"{{{EVENT}}}event/{{{STANZAQ}}}lost")
+    return [(each.get("node", ""), int(each.get("partition", "0")), each.get("reason", "")) for each in found]
 
 
 def settle(node: str, rows: str) -> str:

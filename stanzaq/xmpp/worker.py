@@ -16,6 +16,7 @@ from stanzaq.retry import Release
 from stanzaq.transport import READY, Content, Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.membership import Membership
 
 log = logging.getLogger("stanzaq")
 
@@ -33,6 +34,9 @@ _NO_NODE: Final = "item-not-found"
 _NO_WORK: Final = "feature-not-implemented"
 """The condition that other requests for work of a log have."""
 
+_STAYS: Final = {"moved", "stolen"}
+"""Why a partition is lost while this worker stays in its group; otherwise it must join again."""
+
 _WAITS: Final = "not-authorized"
 """The error of another subscribe, while an owner has not approved the first one."""
 
@@ -40,11 +44,13 @@ _WAITS: Final = "not-authorized"
 class XmppTransport:
     """The transport of a worker with an XMPP account."""
 
-    def __init__(self, account: Account, *, create: bool) -> None:
-        """Use an account; `create` missing nodes."""
+    def __init__(self, account: Account, *, create: bool, group: str = "") -> None:
+        """Use an account; `create` missing nodes, and subscribe as a member of a `group` if one is named."""
         self._connection = Connection(account)
         self._service = account.service
         self._create = create
+        self._group = group
+        self._memberships: dict[str, Membership] = {}
         self._nodes: Mapping[str, int] = {}
         self._receiver: Receiver | None = None
         self._lock_seconds: dict[str, float] = {}
@@ -59,14 +65,29 @@ class XmppTransport:
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items until `close`; raises StanzaqError."""
         self._receiver, self._nodes = receiver, nodes
+        if self._group:
+            self._memberships = {
+                node: Membership(node, self._connection, receiver, self._lock_seconds) for node in nodes
+            }
         await self._connection.run(self)
 
     async def connected(self) -> None:
         """Send presence, so that the service notices when this worker goes offline, and subscribe at intervals."""
+        if self._paused:
+            return
+        await self._find_all()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                renewing = [tasks.create_task(each.renew()) for each in self._memberships.values()]
+                await self._stay_subscribed()
+                for task in renewing:
+                    task.cancel()
+        except* StanzaqError as failed:
+            raise failed.exceptions[0] from None
+
+    async def _stay_subscribed(self) -> None:
         while not self._paused:
             self._wakeup.clear()
-            for node in self._nodes:
-                await self._find(node)
             # Items of an earlier run may follow at once, and their lock time must be known.
             self._connection.send(f"<presence to='{self._service}'/>")
             for node, credit in self._nodes.items():
@@ -83,7 +104,9 @@ class XmppTransport:
                 async with asyncio.timeout(_AGAIN_SECONDS * random.uniform(0.8, 1.2)):  # noqa: S311  (guards nothing)
                     await self._wakeup.wait()
             except TimeoutError:
-                continue
+                pass
+            if not self._paused:
+                await self._find_all()
 
     def message(self, message: Element) -> None:
         """Receive deliveries, ends of locks and ends of subscriptions."""
@@ -97,9 +120,18 @@ class XmppTransport:
             self._receiver.lost(lock)
         for node, item in stanzas.read_deleted(message):
             self._receiver.deleted(node, item)
+        for node, partition, reason in stanzas.read_lost(message):
+            self._lose_partition(node, partition, reason)
         for node in stanzas.read_unsubscribed(message):
             log.warning("the subscription to %s has ended: subscribing again", node)
             self._wakeup.set()
+
+    def _lose_partition(self, node: str, partition: int, reason: str) -> None:
+        if membership := self._memberships.get(node):
+            log.info("partition %d of %s is lost: %s", partition, node, reason)
+            membership.lose(partition)
+            if reason not in _STAYS:
+                self._wakeup.set()
 
     async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
         """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
@@ -140,6 +172,10 @@ class XmppTransport:
         """Disconnect; the service notices and gives held items to others."""
         await self._connection.close()
 
+    async def _find_all(self) -> None:
+        for node in self._nodes:
+            await self._find(node)
+
     async def _find(self, node: str) -> None:
         """Read a node's lock time before its first lock, or create the node if it is missing. Raises StanzaqError."""
         try:
@@ -174,8 +210,10 @@ class XmppTransport:
         async with self._subscribing:
             if self._paused:
                 return
-            options = stanzas.requests(credit, min(credit, _BATCH), collection=node in self._collections)
-            if subid := self._subids.get(node, ""):
+            options = stanzas.requests(
+                credit, min(credit, _BATCH), collection=node in self._collections, group=self._group
+            )
+            if not self._group and (subid := self._subids.get(node, "")):
                 # On some nodes another subscribe would be another subscription, with a credit of its own.
                 ask = stanzas.confirm(node, self._connection.jid, subid, options)
                 with contextlib.suppress(StanzaqError):

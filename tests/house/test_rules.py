@@ -98,6 +98,7 @@ STARTS_TASKS = {
     "stanzaq/http/worker.py": "awaited where they are started",
     "stanzaq/gatherer.py": "it answers its rows however it ends",
     "stanzaq/xmpp/connection.py": "awaited where it is started",
+    "stanzaq/xmpp/worker.py": "awaited where they are started",
 }
 """Where tasks may be started, and why."""
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -949,6 +950,60 @@ async def test_locks_lost_while_it_was_away(
             link.cut()
             assert await seen.until(3) == [1, "cancelled", 2]
             await eventually_empty(owner, node)
+
+
+async def test_a_group(over_xmpp: Account, join: Join, service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """Members of a group divide a queue's partitions, keep them, and join again; when one stops, the other gets all.
+
+    No item is lost, and no job runs twice.
+    """
+    caplog.set_level(logging.INFO, "stanzaq")
+    seen, owner = Seen(), await join()
+    node = await owner.queue({"stanzaq#partitions": "4", "stanzaq#lock_seconds": "2"})
+
+    async def work(member: int, job: Job[float]) -> None:
+        seen.add((member, job.id))
+        await asyncio.sleep(job.payload)
+
+    async def publish(name: str, lasts: float, partitions: int = 4) -> list[str]:
+        """Publish an item into each partition; returns their names."""
+        names = [f"{name} {partition}" for partition in range(partitions)]
+        for number, item in enumerate(names):
+            hint = f"<hint xmlns='{STANZAQ}' partition='{number}'/>"
+            payload = f"<json xmlns='urn:xmpp:json:0'>{lasts}</json>"
+            answer = await owner.pubsub(f"<publish node='{node}'>{hint}<item id='{item}'>{payload}</item></publish>")
+            assert answer.error == ""
+        return names
+
+    with network(1) as (link,):
+        user = through(over_xmpp, f"127.0.0.1:{link.lead(service.ejabberd.c2s_port)}")
+        workers = [Worker(grace=5, **each, concurrency=4, prefetch=4, group="billing") for each in (user, over_xmpp)]
+        for number, worker in enumerate(workers):
+            worker.task(node)(partial(work, number))
+        async with serving(workers[0]) as first:
+            await logged(caplog, f"ready for items of {node}")
+            async with serving(workers[1]):
+                await logged(caplog, f"ready for items of {node}", 2)
+                # Longer than two leases, and no job renews those of the other partitions.
+                items = await publish("long", 4.5, 1)
+                await eventually_empty(owner, node)
+                items += await publish("even", 0)
+                assert sorted(member for member, _ in (await seen.until(5))[1:]) == [0, 0, 1, 1]
+                assert "lapsed" not in caplog.text
+                await eventually_empty(owner, node)
+                link.cut()
+                await logged(caplog, f"ready for items of {node}", 3)
+                items += await publish("again", 0)
+                assert sorted(member for member, _ in (await seen.until(9))[5:]) == [0, 0, 1, 1]
+                for number in range(10):
+                    items += await publish(f"short {number}", 0.1)
+                workers[0].stop()
+                items += await publish("late", 0)
+                await first
+                items += await publish("last", 0)
+                await eventually_empty(owner, node)
+    assert {member for member, item in seen.all if item.startswith("last")} == {1}
+    assert sorted(item for _, item in seen.all) == sorted(items)
 
 
 async def test_reconnects(

@@ -67,7 +67,7 @@ def sleeps(job: Job) -> None:
     print("begins", flush=True)
     time.sleep(3600)
 
-transports.worker = lambda account, create: Service()
+transports.worker = lambda account, **_: Service()
 if __name__ == "__main__":
     worker = Worker("xmpp://worker@example.org", password="x", grace=0.1)
     handler, run_in = {
