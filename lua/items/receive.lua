@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Lock items for pull subscriptions, leases and links, until each holds `limit` here, and list what they hold, oldest locks first: those
 -- after the token `after`, at most `most` each and about `max_bytes` of payload in all. A `limit` of `*` is the subscription's own credit;
--- with an empty one the caller only looks, and with `0` it asks whether there is something to take. Locks last `lock_ms`, or the node's lock time. A subscription that could take more waits here for
--- its `process` to be woken, if it names one. A `lease`, which only the first partition knows, must not have ended, and is extended by so
--- many ms; `0` leaves it as it is. A `selector` of `=` is the one that is known here. Returns the end of the lease, the items, whether there
--- are more, how many the subscription holds here, its credit, its selector, and whether more may go out to it.
+-- with an empty one the caller only looks, and with `0` it asks whether there is something to take. Locks last `lock_ms`, or the node's
+-- lock time. A subscription that could take more waits here for its `process` to be woken, if it names one. A `lease`, which only the
+-- first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. A `selector` of `=` is the one that
+-- is known here. Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its
+-- selector, and whether more may go out to it.
 -- ARGV: now revision frontend sent number retry most max_bytes | subid jid lease limit lock_ms after process selector
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()

@@ -17,8 +17,8 @@ function respond.results(results, due, more, besides)
 end
 
 -- The last step of every operation that may hand items out: update turns, dispatch; with `receive` let pull subscriptions receive, which
--- returns the results; wake others, serve log readers, trim, save, reply. A caller that cannot send gets no deliveries; if there is something to send,
--- the due time makes a frontend sweep at once.
+-- returns the results; wake others, serve log readers, trim, save, reply. A caller that cannot send gets no deliveries; if there is
+-- something to send, the due time makes a frontend sweep at once.
 function respond.make(results, hint, receive)
   send_marks.record()
   lock_end.update_turns()

@@ -53,7 +53,7 @@ REFUSALS: Final = [
     (("node", "show", "nothing"), 1, "there is no such node"),
     (("node", "configure", "NODE", "lock_seconds=none"), 1, "lock_seconds must be a whole number from 1 to 43200"),
     (("node", "configure", "NODE", "rate=0/s"), 1, "rate must be a rate from 1 to 1000000"),
-    (("node", "configure", "NODE", "partitions=1"), 1, "never fewer"),
+    (("node", "configure", "NODE", "partitions=1"), 1, "create a wider one"),
     (("node", "configure", "NODE", "locks=1"), 2, "locks is not an option"),
     (("node", "configure", "NODE"), 2, "key=value"),
     (("node", "create", "NODE"), 1, "node-exists"),

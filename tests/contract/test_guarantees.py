@@ -361,7 +361,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert (item, by, body, attempts) == (letter.item.name, version.by, version.body, letter.attempts)
         assert history == "\n".join(letter.item.history)
         assert (jid, reason, key) == (letter.jid, letter.reason, version.key)
-        row = {"item": f"letter {place}", "key": "", "by": by, "body": body, "ticket": place, "former": "", "hints": ""}
+        row = {"item": f"letter {place}", "key": "", "by": by, "body": body, "ticket": place, "hints": ""}
         self.accepted[place] += self.grave.run("accept_handover", row).words == ["ok"]
         assert self.accepted[place] == 1
         if steps == 2:

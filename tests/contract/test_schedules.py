@@ -204,7 +204,7 @@ async def test_play(cores: list[Frontend], store: Store, node: str, seed: int, p
     """Issue 25: frontends die at any line, Redis loses its last second, the clock goes back: each time counts once."""
     dice, play = random.Random(f"{seed} {partitions}"), Play(cores, node)
     await play.begin(partitions)
-    steps = ["put", "go", "go", "go", "fire", "fire", "fire", "back", "pause", "remove", "grow", "lose", "work"]
+    steps = ["put", "go", "go", "go", "fire", "fire", "fire", "back", "pause", "remove", "lose", "work"]
     async with store.client() as client:
         for _ in range(60):
             match dice.choice(steps):
@@ -244,13 +244,11 @@ class Play:
         self.core, self.clock = cores[0].core, cores[0].clock
         self.kept: list[Any] = []
         self.names: list[str] = []
-        self.partitions = 1
         self.paused: set[str] = set()
         """Generations that were paused once: times passed meanwhile."""
 
     async def begin(self, partitions: int) -> None:
         """Make the node, with a worker."""
-        self.partitions = partitions
         options = {"stanzaq#partitions": (str(partitions),), "pubsub#max_items": ("100000",)}
         assert await self.core.ask(Declare(self.node, ALICE, options)) == Declared(self.node)
         found = await self.core._store.read(self.node)
@@ -273,9 +271,6 @@ class Play:
                 await self.core.ask(PauseSchedule(self.node, ALICE, name, paused=dice.random() < 0.5))
             case "remove" if dice.random() < 0.3:
                 await self.core.ask(RemoveSchedule(self.node, ALICE, name))
-            case "grow" if 1 < self.partitions < 6:
-                self.partitions += 1
-                await self.core.ask(Configure(self.node, ALICE, {"stanzaq#partitions": (str(self.partitions),)}))
             case "work":
                 door = self.core._outlet
                 assert isinstance(door, Door)

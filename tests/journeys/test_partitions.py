@@ -156,7 +156,7 @@ async def test_found_where_it_is(join: Join) -> None:
 
 @pytest.mark.parametrize("count", ["0", "2000", "-1", "3", "four", ""])
 async def test_partition_counts(join: Join, count: str) -> None:
-    """E14: 1 to 1,024 partitions, never fewer than there are: not-acceptable, and nothing is changed."""
+    """E14: 1 to 1,024 partitions, as many as there are: not-acceptable, and nothing is changed."""
     client = await join()
     node = await client.queue({PARTITIONS: "4"})
     assert (await client.configure(node, {PARTITIONS: count})).error == "modify not-acceptable"
