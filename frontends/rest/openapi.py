@@ -186,7 +186,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}, retry_after=_WHOLE))}),
     Shown.SUBSCRIPTION: _SUBSCRIPTION,
     Shown.SUBSCRIPTIONS: _object({"subscriptions": _array(_SUBSCRIPTION), "total": _WHOLE}, next=_TEXT),
-    Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
+    Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS, "owned": _IS}),
     Shown.LOCK: _object({"expires": _TIME}),
     Shown.NOTHING: {"type": "object"},
     Shown.OVERVIEW: _object(

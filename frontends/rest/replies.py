@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Final
 
 from broker import codec, payloads
 from broker.model.outcomes import ItemOutcome
@@ -12,6 +13,9 @@ from frontends.rest.errors import MEDIA, Fault, row, write_problem
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.views import HeldMessages, Message, Page
 from frontends.rest.http_types import Response
+
+OWNED_SECONDS: Final = 5
+"""How long a client waits before it asks again whether a partition is free."""
 
 
 def page(shown: Page, kind: str) -> Response:
@@ -80,10 +84,13 @@ def held_messages(shown: HeldMessages, kind: str) -> Response:
     """Answer with the messages that a subscription holds."""
     body = atom.write_held(shown) if kind == negotiation.ATOM else documents.write_held(shown)
     # Each read extends the expiry, which alone must not change the tag.
-    holds = repr((kind, shown.more, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages]))
-    return Response(
-        HTTPStatus.OK, body, _add_type(kind, "feed"), {"ETag": conditions.weaken(conditions.tag(holds.encode()))}
+    holds = repr(
+        (kind, shown.more, shown.owned, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages])
     )
+    headers = {"ETag": conditions.weaken(conditions.tag(holds.encode()))}
+    if shown.owned:
+        headers["Retry-After"] = str(OWNED_SECONDS)
+    return Response(HTTPStatus.OK, body, _add_type(kind, "feed"), headers)
 
 
 def answer_settled(results: Sequence[Fault | None]) -> Response:

@@ -5,7 +5,7 @@
 -- lock time. A subscription that could take more waits here for its `process` to be woken, if it names one. A `lease`, which only the
 -- first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. A `selector` of `=` is the one that
 -- is known here. Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its
--- selector, and whether more may go out to it.
+-- selector, whether more may go out to it, and whether it gets nothing because the partition has an owner.
 -- ARGV: now revision frontend sent number retry most max_bytes | subid jid lease limit lock_ms after process selector
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()
@@ -124,7 +124,7 @@ local function answer(row)
   end
   local found, more = list(row)
   return {'ok', subscription_expiry.of(row.subid), found, more, credit.lock_count(row.subid), subscriber and subscriber.limit or 0,
-    selectors.line(row.subid) or '', more_waits and 1 or 0}
+    selectors.line(row.subid) or '', more_waits and 1 or 0, partition_owner.get() and 1 or 0}
 end
 
 local reply = respond.make(nil, dispatch.LIMIT, function() return budget.each(rows, answer) end)

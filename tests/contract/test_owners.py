@@ -1,6 +1,7 @@
 """Owners of partitions, over a real server and two cores: epochs, fences, leases, members of groups."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from broker.model.commands import (
     Presence,
     Publish,
     Purge,
+    Receive,
     RenewOwnership,
     Retract,
     Stats,
@@ -28,13 +30,15 @@ from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, Owne
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
-from broker.model.qos import Sending
+from broker.model.pull_subscriptions import pull_jid
+from broker.model.qos import Qos, Sending
 from broker.model.results import (
     Counted,
     Declared,
     Done,
     OwnershipsRenewed,
     Published,
+    Received,
     Refused,
     Retracted,
     Subscribed,
@@ -302,6 +306,26 @@ async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:
     await core.ask(Presence(A, available=False))
     await door.until(lambda: len(door.deliveries) == 3)
     assert {delivery.subscriber for delivery in door.deliveries[1:]} == {B}
+
+
+async def test_owned_is_told(pair: Pair, node: str) -> None:
+    """Issue 50: a pull subscription learns at once that others own all partitions, and receives from one that is free."""
+    (core, _), _ = pair
+    await declared(core, node, 2)
+    lease = pull_jid(ALICE, "1".zfill(16))
+    assert isinstance(await core.ask(Subscribe(node, ALICE, lease, 5, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    await attach(core, node, A, (0,))
+    looks, waits = Receive(node, ALICE, lease, 60_000), Receive(node, ALICE, lease, 60_000, PATIENCE_SECONDS)
+    found = await core.ask(looks)
+    assert isinstance(found, Received) and not found.owned
+    await attach(core, node, B, (1,))
+    began = time.monotonic()
+    found = await core.ask(waits)
+    assert isinstance(found, Received) and found.owned and time.monotonic() - began < PATIENCE_SECONDS / 2
+    await core.ask(Presence(A, available=False))
+    await publish(core, node, 0, "i")
+    found = await core.ask(waits)
+    assert isinstance(found, Received) and [item.item_id for item in found.items] == ["i"] and not found.owned
 
 
 class Fighter:

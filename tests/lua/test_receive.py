@@ -22,8 +22,8 @@ def test_held(queue: Queue) -> None:
     queue.subscribe(LEASE, 2, "pulled", lease="+9000")
     queue.now += 500
     first = queue.now * 1000
-    code, until, found, more, held, credit, selector, waits = queue.receive(LEASE)
-    assert (code, until, more, held, credit, selector, waits) == ("ok", T0 + 9_000, 0, 2, 2, "", 0)
+    code, until, found, more, held, credit, selector, waits, owned = queue.receive(LEASE)
+    assert (code, until, more, held, credit, selector, waits, owned) == ("ok", T0 + 9_000, 0, 2, 2, "", 0, 0)
     assert found == [
         ["a", first, 1, queue.now + 60_000, "alice@x", "a at 0", "k", T0, 0, 0, 500],
         ["b", first + 1, 1, queue.now + 60_000, "alice@x", "b at 0", "k", T0, 0, 0, 500],
@@ -55,6 +55,15 @@ def test_looks(queue: Queue) -> None:
     queue.now += 1_000
     assert [row[0] for row in queue.run("receive", queue.looking(LEASE), most=200, max_bytes=9).rows[0][2]] == ["a"]
     assert {name: queue.client.dump(queue.key(name)) for name in queue.kept()} == before
+
+
+def test_owned(queue: Queue) -> None:
+    """E28: a partition with an owner says so to a pull subscription, whose locks there have ended."""
+    queue.subscribe(LEASE, 1, "pulled")
+    queue.publish("a", "b")
+    assert items(queue) == ["a"]
+    queue.attach(W1)
+    assert (items(queue), queue.receive(LEASE)[-1]) == ([], 1)
 
 
 def test_limit_and_lock_time(queue: Queue) -> None:

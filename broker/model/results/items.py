@@ -110,7 +110,8 @@ class HeldItem:
 class Received:
     """What a pull subscription holds, oldest locks first; it expires at `until_ms`, Redis's clock. `more`: a limit cut the list.
 
-    `held` has how many it holds in each partition that was asked. Its `credit` is known where its lease is.
+    `held` has how many it holds in each partition that was asked. Its `credit` is known where its lease is. `owned`: it
+    gets nothing, because each partition has an owner (E28).
     """
 
     items: tuple[HeldItem, ...]
@@ -118,6 +119,7 @@ class Received:
     more: bool = False
     held: Mapping[Partition, int] = field(default_factory=dict, hash=False)
     credit: int = 0
+    owned: bool = False
 
 
 @frozen

@@ -213,7 +213,7 @@ def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:
 def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -> ReceivedFrom | Refused:
     if reply[0] != b"ok":
         return refuse(reply[0], "the subscription has expired")
-    _code, until_ms, rows, more, held, credit, selector, waits = reply
+    _code, until_ms, rows, more, held, credit, selector, waits, owned = reply
     partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
     items = tuple(
         HeldItem(
@@ -226,9 +226,8 @@ def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -
         )
         for item, token, attempt, ends, by, body, key, published, untried, reply, *waited in rows
     )
-    return ReceivedFrom(
-        Received(items, until_ms, bool(more), {partition: held}, credit), selector.decode(), bool(waits)
-    )
+    received = Received(items, until_ms, bool(more), {partition: held}, credit, bool(owned))
+    return ReceivedFrom(received, selector.decode(), bool(waits))
 
 
 def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _record: NodeRecord) -> Values:

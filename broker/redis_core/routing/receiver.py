@@ -77,7 +77,10 @@ class Receiver:
                 more = await self._ask([each], [part(each, held[each] + room, "=" if each == first else selector)])
                 found |= more
                 held |= {each: of.received.held[each] for each, of in more.items()}
-        return received([of.received for of in found.values()])
+        # A collection's own partition holds nothing.
+        asked_for_items = [of.received.owned for each, of in found.items() if not (collects and each == first)]
+        owned = bool(asked_for_items) and all(asked_for_items) and not now.woken
+        return replace(received([of.received for of in found.values()]), owned=owned)
 
     async def _ask(
         self, partitions: Sequence[Partition], commands: Sequence[ReceiveFrom]

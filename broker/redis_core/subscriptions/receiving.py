@@ -82,7 +82,7 @@ class Receiving:
                 waiting.event.set()
 
     async def receive(self, command: Receive) -> Result:
-        """Return what a pull subscription holds, as soon as there is something or the wait is over."""
+        """Return what a pull subscription holds, as soon as there is something or the wait is over; at once if all is owned."""
         if command.wait_seconds <= 0:
             return self._answer(await self._ask(ReceiveNow(command.node, command)))
         whose, waiting = subid(command.jid), _Waiting()
@@ -100,7 +100,7 @@ class Receiving:
         now = ReceiveNow(command.node, command, self._process)
         while True:
             found = await self._ask(now)
-            if not isinstance(found, Received) or found.items:
+            if not isinstance(found, Received) or found.items or found.owned:
                 return found
             if self._closing:
                 return _STOPPING

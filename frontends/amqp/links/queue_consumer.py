@@ -20,7 +20,7 @@ from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import HeldItem, Received, Refused, Result
 from broker.tasks import serve, start
-from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
+from frontends.amqp.errors import DETACHED, INTERNAL, LOCKED, STOLEN, Fault, fault
 from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.lock_keeper import PAUSE_SECONDS, LockKeeper, Then
 from frontends.amqp.messages import deliveries
@@ -183,6 +183,8 @@ class QueueConsumer:
             if isinstance(found, Received):
                 self._looked_at = time.monotonic()
                 self._holding.set_redis_time(found.until_ms - LEASE_MS)
+                if found.owned and not self._outgoing:
+                    raise Fault(LOCKED, "workers own all partitions: attach again when one is free")
                 return found
             if not isinstance(found, Refused):
                 raise Fault(INTERNAL)

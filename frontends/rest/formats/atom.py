@@ -41,7 +41,8 @@ def message(shown: Message) -> bytes:
 def write_held(shown: HeldMessages) -> bytes:
     """Write the messages that a subscription holds."""
     parts = _head(shown, _identity("subscription", shown.href), shown.title)
-    parts.append(f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{str(shown.more).lower()}'/>")
+    more, owned = (str(each).lower() for each in (shown.more, shown.owned))
+    parts.append(f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{more}' owned='{owned}'/>")
     return "".join([*parts, *(_entry(each, "<entry>") for each in shown.messages), "</feed>"]).encode()
 
 

@@ -45,6 +45,7 @@ def write_held(shown: HeldMessages) -> bytes:
         "expires": moment(shown.expires_ms),
         "messages": [_write_message(each) for each in shown.messages],
         "more": shown.more,
+        "owned": shown.owned,
     }
     return write_json(said)
 

@@ -64,13 +64,14 @@ class Lock:
 
 @frozen
 class HeldMessages:
-    """The messages that a subscription holds; `more` if that is not all."""
+    """The messages that a subscription holds; `more` if that is not all, `owned` if others own all partitions."""
 
     href: str
     title: str
     expires_ms: int
     messages: Sequence[Message]
     more: bool
+    owned: bool = False
 
 
 @frozen

@@ -314,6 +314,8 @@ async def _events(
             if not found.items:
                 # A comment, which keeps the stream alive.
                 yield b":\n\n"
+            if found.owned:
+                await asyncio.sleep(min(replies.OWNED_SECONDS, subscription.seconds / 3))
             left = ends() - time.time()
             again = replace(receive, wait_seconds=min(SILENT_SECONDS, left), after=seen)
             found = await core.ask(again) if left > 0 else end_of_credentials(ends())

@@ -49,7 +49,7 @@ def view_held(subscription: PullSubscription, item: HeldItem) -> Message:
 
 def view_subscription(of: PullSubscription, found: Received, messages: Iterable[Message]) -> HeldMessages:
     """Return the view of a subscription with the views of its messages."""
-    return HeldMessages(of.href, of.node, found.until_ms, list(messages), found.more)
+    return HeldMessages(of.href, of.node, found.until_ms, list(messages), found.more, found.owned)
 
 
 @frozen

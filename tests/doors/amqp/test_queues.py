@@ -30,6 +30,7 @@ from broker.model.commands import (
     Publish,
     Release,
     Stats,
+    Subscribe,
 )
 from broker.model.items import Envelope
 from broker.model.names import Jid
@@ -42,6 +43,7 @@ from broker.model.results import (
     Published,
     Result,
     Retracted,
+    Subscribed,
     SubscriptionList,
 )
 from broker.model.subscriptions import Change
@@ -414,6 +416,22 @@ def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> N
     worker(alice, queue, 1)
     ask(redis, Delete(queue, Jid(ALICE)))
     with pytest.raises(LinkDetached, match="amqp:not-found"):
+        process_events(alice, 5)
+
+
+def test_owned(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """Issue 50: a link is detached when workers come to own all partitions, and a new one too."""
+    queue, owner = new_log(2, queueing=True), Jid("owner@example.org/1")
+    send(producer(alice, queue), "before")
+    link = worker(alice, queue, 2)
+    assert got(link, 1) == ["before"]
+    assert isinstance(ask(redis, Subscribe(queue, owner, owner, 5, group="billing")), Subscribed)
+    with pytest.raises(LinkDetached, match="amqp:resource-locked"):
+        process_events(alice, 10)
+    # The owner gets what the link held: a lock from before has ended.
+    come_to(lambda: counts(redis, queue), (1, 0))
+    worker(alice, queue, 1)
+    with pytest.raises(LinkDetached, match="amqp:resource-locked"):
         process_events(alice, 5)
 
 

@@ -12,9 +12,9 @@ import feedparser  # type: ignore[import-untyped]  # feedparser ships no types
 import httpx
 import pytest
 
-from broker.model.commands import Declare
+from broker.model.commands import Declare, Subscribe
 from broker.model.names import Jid
-from broker.model.results import Declared
+from broker.model.results import Declared, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer
@@ -666,6 +666,24 @@ def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str
         found = [each.result() for each in waiting]
     assert sorted(map(len, found)) == [2] * 20
     assert len({each["id"] for messages in found for each in messages}) == 40
+
+
+async def own(url: str, queue: str, owner: Jid) -> None:
+    """Let a worker own all partitions of a queue."""
+    core = RedisCore(CommandSettings(**ADMITTING, redis_url=url), None)
+    assert isinstance(await core.ask(Subscribe(queue, owner, owner, 5, group="billing")), Subscribed)
+    await core.stop()
+
+
+def test_owned(alice: httpx.Client, redis: RedisServer, queue: str, subscription: str) -> None:
+    """Issue 50: while workers own all partitions, an answer says so at once, and when to ask again."""
+    sent(alice, queue, "a")
+    found = alice.get(subscription, headers=JSON)
+    assert len(found.json()["messages"]) == 1 and not found.json()["owned"] and "Retry-After" not in found.headers
+    asyncio.run(own(redis.url, name_of(queue), Jid("owner@example.org/1")))
+    found = alice.get(f"{subscription}?wait=30", headers=JSON, timeout=10)
+    assert found.json()["owned"] and found.headers["Retry-After"] == "5"
+    assert " owned='true'/>" in alice.get(subscription).text
 
 
 async def collected(url: str, top: str, *leaves: str) -> None:
