@@ -43,7 +43,8 @@ class Play:
         pick = self.chance.choice
         chosen: dict[str, Any] = {
             "by_key": pick(("", "", "1 0 0 0", "0 2 1000 0")),
-            "limits": pick(("", "", "4 0 0 0", "0 3 1000 3")),
+            # Only one partition has bounds of its node.
+            "limits": pick(("", "", "4 0 0 0", "0 3 1000 3")) if len(self.parts) == 1 else "",
             "ordered": pick("001"),
             "fair": pick(("", "", "key")),
             "paused": pick("00001"),

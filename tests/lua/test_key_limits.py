@@ -221,9 +221,9 @@ class Play(KeyedPlay):
         """Open the node."""
         super().__init__(runners, partitions, chance, pulls=pulls)
         self.most, self.rate = chance.choice(BOUNDS)
-        self.node_most, node_rate = chance.choice(
-            ((0, None), (0, None), (4, None), (6, Rate(3, 1_000)), (0, Rate(200, 60_000, 2)))
-        )
+        bounds: tuple[tuple[int, Rate | None], ...] = (4, None), (6, Rate(3, 1_000)), (0, Rate(200, 60_000, 2))
+        # Only one partition has bounds of its node.
+        self.node_most, node_rate = chance.choice(((0, None), (0, None), *(bounds if partitions == 1 else ())))
         self.node = Bucket(node_rate, T0) if node_rate else None
         limits = f"{self.node_most} {node_rate.rule if node_rate else '0 0 0'}" if self.node_most or node_rate else ""
         self.ordered = chance.choice("001")
