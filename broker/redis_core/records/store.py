@@ -220,7 +220,7 @@ class NodeStore:
             deleted = len(record.partitions)
             if await self._remove_record(record):
                 break
-            # The node may have grown meanwhile: nobody would find partitions without a record.
+            # Somebody may have become a member meanwhile, whose entry in the index goes too.
             changed = await self.read_with_admins(record.name)
             if changed is None or changed.incarnation != record.incarnation:
                 break

@@ -1,8 +1,8 @@
 """The rules by which an id or a key chooses a partition. Pure; must not know commands, pipelines or Redis.
 
 An id that the service made begins with its partition's number. Any other id has a home by its hash, where its item is stored
-unless the publisher named a partition or a group key. An item that came from another node, or is older than the last growth of
-the node, may be in any partition and is searched for.
+unless the publisher named a partition or a group key. An item that came from another node may be in
+any partition and is searched for.
 """
 
 import re
