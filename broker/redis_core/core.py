@@ -471,7 +471,7 @@ class RedisCore:
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""
         self.forget(node)
-        # The node may have more partitions, or members that it no longer admits.
+        # It may have members that it no longer admits.
         self.background(partial(self.owners.rebalance, node))
 
     def forget(self, node: str) -> None:

@@ -75,7 +75,7 @@ class Handlers:
         members, pending = GroupMembers(server), PendingList(server, store)
         ask = core.ask_partition
         self._core = core
-        self.owners = Ownership(members, store, ask, core.forget, core.tell)
+        self.owners = Ownership(members, store, ask, core.tell)
         self.lists = SubscriptionQueries(server, store, members, pending, ask)
         self.subscriptions = SubscriptionService(store, self.lists, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)

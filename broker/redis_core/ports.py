@@ -97,9 +97,6 @@ class HandlerPort(Protocol):
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""
 
-    def forget(self, node: str) -> None:
-        """Drop a node's cached record."""
-
     async def register_all(self, node: str) -> None:
         """Register subscriptions in all present partitions of a node."""
 

@@ -67,20 +67,12 @@ Finish = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
 class Ownership:
     """Carries out commands about the ownership of partitions."""
 
-    def __init__(
-        self,
-        members: GroupMembers,
-        store: NodeStore,
-        ask: Ask,
-        changed: Callable[[str], None],
-        notify: Callable[[Notice], None],
-    ) -> None:
-        """Send commands by `ask`; `changed` invalidates a pipeline's node record, `notify` sends a notice to an owner."""
+    def __init__(self, members: GroupMembers, store: NodeStore, ask: Ask, notify: Callable[[Notice], None]) -> None:
+        """Send commands by `ask`; `notify` sends a notice to an owner."""
         self._notify = notify
         self._store = store
         self._members = members
         self._ask = ask
-        self._changed = changed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._next: dict[str, asyncio.Task[None]] = {}
 
@@ -89,8 +81,6 @@ class Ownership:
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
-        # Pipelines may still cache the record from before the node grew.
-        self._changed(command.node)
         if log_readers.makes_log_reader(command, record):
             return _STREAM if command.group or command.epoch is not None else None
         return refusal(command, record) or _invalid_options(command, record)
