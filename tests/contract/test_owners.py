@@ -328,6 +328,17 @@ async def test_owned_is_told(pair: Pair, node: str) -> None:
     assert isinstance(found, Received) and [item.item_id for item in found.items] == ["i"] and not found.owned
 
 
+async def test_owned_while_stopping(pair: Pair, node: str) -> None:
+    """Issue 50: a process that stops ends waits of pull subscriptions of owned partitions too, or a stream would go on."""
+    (core, _), _ = pair
+    await declared(core, node, 1)
+    lease = pull_jid(ALICE, "1".zfill(16))
+    assert isinstance(await core.ask(Subscribe(node, ALICE, lease, 5, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    await attach(core, node, A)
+    core.cancel_waits()
+    assert problem(await core.ask(Receive(node, ALICE, lease, 60_000, PATIENCE_SECONDS))) is Problem.UNAVAILABLE
+
+
 class Fighter:
     """An owner that acknowledges its items and attaches again after a loss, until it gives up."""
 

@@ -545,5 +545,12 @@ async def test_leaves_that_do_not_admit(make_nameless: MakeNameless, node: str) 
     assert isinstance(await core.ask(Delete(f"{node}/gone", ALICE)), Done)
     result = await core.ask(Receive(node, bob, lease))
     assert isinstance(result, Received) and [item.partition.node for item in result.items] == [f"{node}/open"] * 2
+    # One that does not answer has no owner that is known.
+    assert isinstance(await core.ask(Subscribe(f"{node}/open", W1, W1, 9, group="g")), Subscribed)
+    result = await core.ask(Receive(node, bob, lease))
+    assert isinstance(result, Received) and not result.items and not result.owned
+    assert isinstance(await core.ask(Delete(f"{node}/shut", ALICE)), Done)
+    result = await core.ask(Receive(node, bob, lease))
+    assert isinstance(result, Received) and not result.items and result.owned
     # Nobody else may receive for it.
     assert is_refused(await core.ask(Receive(node, Jid("eve@x"), lease)), Problem.FORBIDDEN)

@@ -77,10 +77,10 @@ class Receiver:
                 more = await self._ask([each], [part(each, held[each] + room, "=" if each == first else selector)])
                 found |= more
                 held |= {each: of.received.held[each] for each, of in more.items()}
-        # A collection's own partition holds nothing.
-        asked_for_items = [of.received.owned for each, of in found.items() if not (collects and each == first)]
-        owned = bool(asked_for_items) and all(asked_for_items) and not now.woken
-        return replace(received([of.received for of in found.values()]), owned=owned)
+        # A collection's own partition holds nothing; one that cannot answer now may have no owner.
+        holding = others if collects else [first, *others]
+        owned = bool(holding) and all(each in found and found[each].received.owned for each in holding)
+        return replace(received([of.received for of in found.values()]), owned=owned and not now.woken)
 
     async def _ask(
         self, partitions: Sequence[Partition], commands: Sequence[ReceiveFrom]

@@ -100,11 +100,11 @@ class Receiving:
         now = ReceiveNow(command.node, command, self._process)
         while True:
             found = await self._ask(now)
-            if not isinstance(found, Received) or found.items or found.owned:
+            if not isinstance(found, Received) or found.items:
                 return found
             if self._closing:
                 return _STOPPING
-            if not now.process:
+            if found.owned or not now.process:
                 return found
             left = ends - time.monotonic()
             woken = await waiting.wait(max(0.0, min(look, left)))
