@@ -95,7 +95,7 @@ class Play:
         """Create the node with its workers and its schedule, and publish more than its rate allows."""
         core, node = self.fronts[0][0], self.node
         options = {f"stanzaq#{name}": (str(value),) for name, value in OPTIONS.items()}
-        if self.partitions > 1:
+        if not self.bounds:
             options = {name: value for name, value in options.items() if name not in OF_ONE_PARTITION}
         options["stanzaq#partitions"] = (str(self.partitions),)
         assert await core.ask(Declare(node, ALICE, options)) == Declared(node)

@@ -60,7 +60,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "once_ms": "7200000",
     "max_items": "1000",
     "node_full": "reject",
-    "if_known": "",
     "if_replayed": "",
     "max_subscribers": "100000",
     "max_bytes": "262144",

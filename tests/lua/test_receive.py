@@ -201,19 +201,10 @@ def test_selector_elsewhere(queue: Queue) -> None:
     assert items(queue, 5, selector="") == ["b", "a"]
 
 
-def test_by_key(unopened: Queue) -> None:
-    """stanzaq#max_in_flight_by_key holds for pulls."""
-    unopened.open(by_key="1 0 0 0")
-    unopened.publish("a", "b", key="k")
-    unopened.publish("c", key="l")
-    assert items(unopened, 9) == ["a", "c"]
-    unopened.retract(LEASE, "a")
-    assert items(unopened, 9) == ["c", "b"]
-
-
-def test_ordered(unopened: Queue) -> None:
-    """Of each group one item is locked at a time."""
-    unopened.open(ordered="1")
+@pytest.mark.parametrize("option", [{"by_key": "1 0 0 0"}, {"ordered": "1"}])
+def test_one_of_a_group(unopened: Queue, option: dict[str, str]) -> None:
+    """stanzaq#max_in_flight_by_key and stanzaq#ordered hold for pulls: of each group one item is locked at a time."""
+    unopened.open(**option)
     unopened.publish("a", "b", key="k")
     unopened.publish("c", key="l")
     assert items(unopened, 9) == ["a", "c"]

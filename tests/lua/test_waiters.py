@@ -135,16 +135,21 @@ def test_what_ends_a_wait(unopened: Queue) -> None:
     assert told(unopened.unsubscribe(W1, release="1")) == [("p-c", C)]
 
 
+def check_held_back(queue: Queue) -> None:
+    """Check that after the first item the next one wakes nobody before its second has come."""
+    assert wait(queue, A) == ["a"]
+    answer = queue.expire()
+    assert told(answer) == [] and answer.due == T0 + 1_000
+    queue.now += 1_000
+    assert told(queue.expire()) == [("p-a", A)]
+    assert wait(queue, A) == ["a", "b"]
+
+
 def test_bounds(unopened: Queue) -> None:
     """What a rate or a bound holds back wakes nobody before it lets an item go out: at the sweep that is due then."""
     unopened.open(limits=limits("1/s", 1, 2))
     unopened.publish(*"abc")
-    assert wait(unopened, A) == ["a"]
-    answer = unopened.expire()
-    assert told(answer) == [] and answer.due == T0 + 1_000
-    unopened.now += 1_000
-    assert told(unopened.expire()) == [("p-a", A)]
-    assert wait(unopened, A) == ["a", "b"]
+    check_held_back(unopened)
     unopened.now += 1_000
     assert told(unopened.expire()) == []
     assert told(unopened.retract(A, "a")) == [("p-a", A)]
@@ -154,12 +159,7 @@ def test_bounds_of_a_key(unopened: Queue) -> None:
     """An item that its key holds back wakes nobody before its time."""
     unopened.open(by_key="0 1 1000 1")
     unopened.publish("a", "b", key="k")
-    assert wait(unopened, A) == ["a"]
-    answer = unopened.expire()
-    assert told(answer) == [] and answer.due == T0 + 1_000
-    unopened.now += 1_000
-    assert told(unopened.expire()) == [("p-a", A)]
-    assert wait(unopened, A) == ["a", "b"]
+    check_held_back(unopened)
 
 
 def test_selecting(queue: Queue) -> None:

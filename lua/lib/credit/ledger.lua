@@ -1,6 +1,6 @@
 -- The coordinator's ledger: what each partition uses of each subscriber's credit. `subid number` -> `held version grant amount shut
 -- turn`: the locks there by the report of that version, the last grant and how much of it no report has covered yet, 1 if the partition
--- does not know the subscriber or the subscriber is absent, and its turn before that grant. `* number` -> the sum of grants on their way
+-- does not know the subscriber, and its turn before that grant. `* number` -> the sum of grants on their way
 -- there. `grants_underway` has the pairs with a grant on its way, by when it was last sent. Locks come only from grants, so the ledger
 -- never counts less than is used.
 local ledger = {}
@@ -67,7 +67,7 @@ end
 
 -- Books a partition's report: what a subscriber holds there, and the last grant that it has taken. An older report than the last changes
 -- nothing. Without an entry only a report that the coordinator has asked for (`full`) counts. Any other tells of locks that were reported
--- as ended before, or of a subscriber that has returned; an absent one is reported again when it is granted something.
+-- as ended before.
 function ledger.report(number, subid, told)
   local before = ledger.get(subid, number)
   if not before and not told.full then return end

@@ -17,6 +17,11 @@ function waiters.remove(subid)
   if call.partition_before.waits and redis.call('ZREM', key.waiting, subid) == 1 then redis.call('HDEL', key.waiters, subid) end
 end
 
+local function forget(subid)
+  redis.call('ZREM', key.waiting, subid)
+  redis.call('HDEL', key.waiters, subid)
+end
+
 -- Whether another was told a moment ago, and so is on its way, and this one was not.
 function waiters.is_behind(subid)
   if not call.partition_before.waits then return false end
@@ -30,8 +35,7 @@ end
 local function tell(subid)
   local seen, process = string.match(redis.call('HGET', key.waiters, subid) or '', '^%d+ (%d+) (.*)$')
   if not seen or tonumber(seen) + waiters.GONE_MS < call.partition_now then
-    redis.call('ZREM', key.waiting, subid)
-    redis.call('HDEL', key.waiters, subid)
+    forget(subid)
     return false
   end
   redis.call('ZADD', key.waiting, waiters.TOLD + call.partition_now, subid)
@@ -101,7 +105,6 @@ function waiters.tidy()
   if not call.partition_before.waits then return end
   local upto = waiters.TOLD + call.partition_now - waiters.GONE_MS
   for _, subid in ipairs(redis.call('ZRANGEBYSCORE', key.waiting, string.format('%d', waiters.TOLD), upto, 'LIMIT', 0, 200)) do
-    redis.call('ZREM', key.waiting, subid)
-    redis.call('HDEL', key.waiters, subid)
+    forget(subid)
   end
 end
