@@ -10,6 +10,7 @@ import pytest
 
 from broker import codec, keys
 from broker.model.commands import (
+    Affiliate,
     Declare,
     Delete,
     Describe,
@@ -23,6 +24,7 @@ from broker.model.commands import (
 )
 from broker.model.items import Delivery, Envelope, SubscriptionChanged
 from broker.model.names import Jid
+from broker.model.nodes import Affiliation
 from broker.model.problems import Problem
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
@@ -530,6 +532,9 @@ async def test_subscribers_publish(
         assert not await publishes(nameless, Jid("eve@x"))
         assert isinstance(await named.ask(Unsubscribe(node, bob, jid, "", release=True)), Unsubscribed)
     assert not await publishes(nameless, bob)
+    # Whom another process has made a publisher just now is not refused by a record from before.
+    assert isinstance(await named.ask(Affiliate(node, ALICE, {Jid("eve@x"): Affiliation.PUBLISHER.value})), Done)
+    assert await publishes(nameless, Jid("eve@x"))
 
 
 async def test_leaves_that_do_not_admit(make_nameless: MakeNameless, node: str) -> None:

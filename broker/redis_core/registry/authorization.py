@@ -210,8 +210,9 @@ def publishing(command: Publish, record: NodeRecord, affiliation: Affiliation) -
 
 
 def must_be_subscribed(record: NodeRecord, command: Publish) -> bool:
-    """Return whether somebody may publish only while subscribed, with any resource and at any door, if the node asks for it."""
-    return record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
+    """Return whether somebody may publish only while subscribed, with any resource and at any door."""
+    subscribers = record.config.publish_model is PublishModel.SUBSCRIBERS
+    return subscribers and record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
 
 
 def repeating(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:

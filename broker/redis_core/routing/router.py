@@ -24,7 +24,6 @@ from broker.model.commands import (
 )
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
-from broker.model.options import PublishModel
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.credit import CreditReport, ReregisterSubscription
@@ -277,9 +276,9 @@ class NodeRouter:
         record = self.known.record
         if record is not None and not metered and ROWS.get(type(command), UNKNOWN).metered:
             assert isinstance(command, Publish)
-            if record.config.publish_model is PublishModel.SUBSCRIBERS and may.must_be_subscribed(record, command):
+            if may.must_be_subscribed(record, command):
                 step = partial(self._meter_and_route, record, command, partitions=partitions, cached=cached)
-                self._tasks.answer(self._check_subscribed(command.sender), then(reply, _on_admitted, step))
+                self._tasks.answer(self._check_subscribed(command), then(reply, _on_admitted, step))
                 return
             limited = record.config.publish_rate or self._quotas.known.meters
             if limited and self._meter(record, command, reply, partitions, cached=cached):
@@ -303,8 +302,12 @@ class NodeRouter:
         if not self._meter(record, command, reply, partitions, cached=cached):
             self._route(command, reply, partitions, cached=cached, metered=True)
 
-    async def _check_subscribed(self, publisher: Jid) -> Refused | None:
-        return None if await self._subscribed(self.known.node, publisher) else may.NOT_SUBSCRIBED
+    async def _check_subscribed(self, command: Publish) -> Refused | None:
+        if await self._subscribed(self.known.node, command.sender):
+            return None
+        # The record may be older than the publisher's affiliation.
+        record = await self.known.renew()
+        return may.NOT_SUBSCRIBED if record is not None and may.must_be_subscribed(record, command) else None
 
     def _meter(self, record: "NodeRecord", command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> bool:
         """Meter a publish by its publisher's rate, then by the quotas of the node's owner; returns whether anything limits it."""
