@@ -430,9 +430,9 @@ def test_owned(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -
         process_events(alice, 10)
     # The owner gets what the link held: a lock from before has ended.
     come_to(lambda: counts(redis, queue), (1, 0))
-    worker(alice, queue, 1)
     with pytest.raises(LinkDetached, match="amqp:resource-locked"):
-        process_events(alice, 5)
+        # It may be detached before `worker` returns.
+        process_events(worker(alice, queue, 1).connection, 5)
 
 
 def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
