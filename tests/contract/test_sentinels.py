@@ -99,9 +99,11 @@ async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSenti
 
 @pytest.fixture
 def guarded_master(redis_sentinels: RedisSentinels, store: Store) -> Iterator[RedisServer]:
-    """Give the sentinels a user and a password of their own; return the master, which has other ones."""
+    """Give the sentinels a user and a password of their own; return the master, which is empty and has other ones."""
     assert store.url == redis_sentinels.url
     master = redis_sentinels.master()
+    # Tests before this one leave stores, some of another format.
+    redis_sentinels.ask(master, "FLUSHALL")
     make_user(master.url, "stanzaq", *WITH_SENTINELS)
     for sentinel in redis_sentinels.sentinels:
         redis_sentinels.ask(sentinel, "ACL", "SETUSER", "watcher", "reset", "on", ">of/sentinels", "+sentinel")
