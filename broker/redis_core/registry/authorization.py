@@ -57,6 +57,11 @@ _NEVER_CANCELLED = Refused(Problem.UNSUPPORTED, "the node is a log: its entries 
 _ALWAYS_THERE = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries stay, so a schedule cannot wait for the last one to go"
 )
+_NOT_SHARED = Refused(
+    Problem.NOT_ACCEPTABLE,
+    "the queue has several partitions, which are not shared: name a group or partitions. A queue of one partition is shared; "
+    "a subscription to a collection above it takes from all partitions that nobody owns",
+)
 _NO_PUBLISHER = Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
 NOT_SUBSCRIBED = Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
 _NO_RESULTS = Refused(
@@ -273,11 +278,18 @@ def _check_queueing(command: Subscribe | AcquirePartition, record: NodeRecord) -
         refused = _check_one_subscription(record)
         if refused:
             return refused
+    elif isinstance(command, Subscribe) and _is_shared(command, record):
+        return _NOT_SHARED
     if isinstance(command, Subscribe) and record.config.collects:
         return _check_collection(command)
     if isinstance(command, Subscribe) and command.scope is not None:
         return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth apply to collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
+
+
+def _is_shared(command: Subscribe, record: NodeRecord) -> bool:
+    """Return whether a subscription that owns nothing would be sent items of several partitions: pull subscriptions receive them."""
+    return record.config.partitions > 1 and not command.start and command.qos is not Qos.PULLED
 
 
 def _check_one_subscription(record: NodeRecord) -> Refused | None:
