@@ -6,7 +6,6 @@ import pytest
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Answer, Delivered, Queue
-from tests.lua.subscribed import carried, subscribed
 
 W1, W2 = "w1@x/a", "w2@x/a"
 
@@ -81,16 +80,6 @@ def test_a_ready_subscriber_is_removed(queue: Queue) -> None:
     assert queue.stats()["credit_free"] == 1
     assert queue.publish("a").given == [(W2, "a")]
     assert "ready_subscribers" not in queue.kept()
-
-
-def test_a_subscriber_of_several_partitions_is_removed(parts: tuple[Queue, Queue, Queue]) -> None:
-    """The coordinator grants the next one credit, and subscribing goes on."""
-    coordinator, one, _two = parts
-    subscribed(parts, W1, 5)
-    subscribed(parts, W2, 5)
-    forgotten(coordinator, W1)
-    assert carried(parts, one, one.publish("a")) == [(W2, "a")]
-    assert carried(parts, coordinator, coordinator.publish("b")) == [(W2, "b")]
 
 
 def test_an_expiring_subscriber_is_removed(queue: Queue) -> None:

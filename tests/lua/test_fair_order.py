@@ -311,9 +311,9 @@ WEIGHTS: tuple[dict[str, str], ...] = ({}, {}, {"a": "4"}, {"a": "0.5", "b": "3"
 class Play(KeyedPlay):
     """A node with turns, two workers, two frontends in turn, and what must be true."""
 
-    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random, *, pulls: bool) -> None:
+    def __init__(self, runners: dict[str, Runner], chance: random.Random, *, pulls: bool) -> None:
         """Open the node."""
-        super().__init__(runners, partitions, chance, pulls=pulls)
+        super().__init__(runners, chance, pulls=pulls)
         self.weights = chance.choice(WEIGHTS)
         self.by, self.revision = chance.choice(("key", "publisher")), 0
         self.switch(self.by)
@@ -322,64 +322,55 @@ class Play(KeyedPlay):
         """When each may go out, its rank and its number."""
         self.order: dict[str, tuple[int, int]] = {}
         """The rank and the number of each."""
-        self.served: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-        """How many turns others have had since a tenant of a partition began to wait or had its own."""
+        self.served: dict[str, Counter[str]] = defaultdict(Counter)
+        """How many turns others have had since a tenant began to wait or had its own."""
         self.gave_back: dict[str, str] = {}
         """Who released each item last: a worker that pulls may leave it to the other (Q30), and then that turn has passed."""
 
     def switch(self, by: str) -> None:
         """Change the option."""
         self.by, self.revision = by, self.revision + 1
-        for queue in self.parts:
-            fair(
-                queue,
-                by,
-                self.weights if by else {},
-                revision=self.revision,
-                partitions=len(self.parts),
-                max_deliveries=0,
-            )
+        fair(self.queue, by, self.weights if by else {}, revision=self.revision, max_deliveries=0)
 
     def tenant(self, item: str) -> str:
         """Return whose item it is."""
         return item[0] if self.by == "key" else f"x{int(item[1:]) % 3}@x"
 
-    def eligible(self, queue: Queue) -> dict[str, list[str]]:
-        """Return the tenants of a partition with the items that may go out, the next one first."""
+    def eligible(self) -> dict[str, list[str]]:
+        """Return the tenants with the items that may go out, the next one first."""
         found: dict[str, list[str]] = defaultdict(list)
         for item, (due, _rank, _number) in self.waiting.items():
-            if due <= queue.now and self.home(item) is queue:
+            if due <= self.queue.now:
                 found[self.tenant(item)].append(item)
         return {tenant: sorted(theirs, key=lambda item: self.waiting[item][1:]) for tenant, theirs in found.items()}
 
-    def handed(self, queue: Queue, given: list[tuple[str, str]]) -> None:
+    def handed(self, given: list[tuple[str, str]]) -> None:
         """Check what a call has handed out."""
         for jid, item in given:
-            assert item not in self.held and self.waiting[item][0] <= queue.now
-            eligible = self.eligible(queue)
+            assert item not in self.held and self.waiting[item][0] <= self.queue.now
+            eligible = self.eligible()
             mine = self.tenant(item)
             left = {each for each in self.waiting if self.pulls and self.gave_back.get(each) == jid}
             assert next(each for each in eligible[mine] if each == item or each not in left) == item
             del self.waiting[item]
             self.held[item] = jid
-            self.served[queue.partition.number, mine].clear()
+            self.served[mine].clear()
             for other in eligible.keys() - {mine}:
-                turns = self.served[queue.partition.number, other]
+                turns = self.served[other]
                 if left.intersection(eligible[other]):
                     turns.clear()
                 turns[mine] += 1
                 assert turns[mine] <= self.weight(mine) / self.weight(other) + 1, (mine, other)
-        self.clear(queue)
+        self.clear()
 
     def weight(self, tenant: str) -> float:
         """Return a tenant's weight."""
         return float(self.weights.get(tenant, 1))
 
-    def clear(self, queue: Queue) -> None:
+    def clear(self) -> None:
         """Forget the turns of others while a tenant has nothing to wait for."""
-        for number, tenant in [*self.served]:
-            if number == queue.partition.number and tenant not in self.eligible(queue):
-                del self.served[number, tenant]
+        for tenant in self.served.keys() - self.eligible().keys():
+            del self.served[tenant]
 
     def publish(self) -> None:
         """Publish some items, most of one key, some delayed or more urgent."""
@@ -387,50 +378,49 @@ class Play(KeyedPlay):
             self.count += 1
             item, delay = f"{self.chance.choice('aaaabcd')}{self.count}", self.chance.choice((0, 0, 0, 500))
             priority = self.chance.choice((4, 4, 4, 9, 0))
-            queue = self.home(item)
-            self.waiting[item] = (queue.now + delay, 9 - priority, self.count)
+            self.waiting[item] = (self.queue.now + delay, 9 - priority, self.count)
             by = f"x{self.count % 3}@x"
             hints = f"{delay} {priority} 0" if delay or priority != 4 else ""
             self.order[item] = self.waiting[item][1:]
-            self.ran(queue, queue.publish(item, key=item[0], by=by, hints=hints))
+            self.ran(self.queue.publish(item, key=item[0], by=by, hints=hints))
 
     def finish(self) -> None:
         """Acknowledge items, or release them."""
         for item in self.chance.sample(sorted(self.held), min(3, len(self.held))):
             if item not in self.held:
                 continue
-            queue, jid = self.home(item), self.held.pop(item)
+            jid = self.held.pop(item)
             if self.chance.random() < 0.7:
-                self.ran(queue, queue.retract(jid, item))
+                self.ran(self.queue.retract(jid, item))
                 continue
             delay, self.gave_back[item] = self.chance.choice((0, 500)), jid
-            self.waiting[item] = (queue.now + delay, *self.order[item])
-            self.ran(queue, queue.unlock(jid, item, delay_ms=delay))
+            self.waiting[item] = (self.queue.now + delay, *self.order[item])
+            self.ran(self.queue.unlock(jid, item, delay_ms=delay))
 
     def delete(self) -> None:
         """Delete a waiting item."""
         for item in self.chance.sample(sorted(self.waiting), min(1, len(self.waiting))):
             del self.waiting[item]
-            self.clear(self.home(item))
-            self.ran(self.home(item), self.home(item).retract("root@x", item, owner="1"))
+            self.clear()
+            self.ran(self.queue.retract("root@x", item, owner="1"))
 
 
-@pytest.mark.parametrize(("partitions", "pulls"), [(1, False), (3, False), (1, True)])
+@pytest.mark.parametrize("pulls", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pulls: bool) -> None:
-    """In each partition a tenant's next item is its most urgent and oldest, and others get only their share before it."""
-    play = Play(runners, partitions, random.Random(seed), pulls=pulls)
+def test_by_chance(runners: dict[str, Runner], seed: int, *, pulls: bool) -> None:
+    """A tenant's next item is its most urgent and oldest, and others get only their share before it."""
+    play = Play(runners, random.Random(seed), pulls=pulls)
     steps = (play.publish, play.publish, play.finish, play.finish, play.finish, play.delete, play.crash)
     for _ in range(100):
-        play.at(play.parts[0].now + play.chance.choice((0, 3, 200, 700)))
+        play.at(play.queue.now + play.chance.choice((0, 3, 200, 700)))
         play.chance.choice(steps)()
         play.sweep()
-        assert len(play.held) == 6 or not any(play.eligible(queue) for queue in play.parts)
+        assert len(play.held) == 6 or not play.eligible()
     while play.waiting or play.held:
-        play.at(play.parts[0].now + 700)
+        play.at(play.queue.now + 700)
         play.sweep()
         play.finish()
-    assert not any(queue.kept() & (NOTHING | {"ready", "delayed"}) for queue in play.parts)
+    assert not play.queue.kept() & (NOTHING | {"ready", "delayed"})
 
 
 def test_switched_by_chance(runners: dict[str, Runner]) -> None:

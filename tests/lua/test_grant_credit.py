@@ -49,40 +49,6 @@ def used(coordinator: Queue, jid: str) -> int:
     return total
 
 
-def test_an_owner_shares_nothing(parts: Parts) -> None:
-    """E28, guarantee 3: the owner of the first partition gets no grants for another one, whose items are for others."""
-    coordinator, one, _ = parts
-    assert coordinator.attach(W1, 3).words == ["ok"]
-    assert grants(wanted(coordinator, one.partition.number, 1)) == []
-    subscribed(parts, W2, 1)
-    assert (used(coordinator, W1), used(coordinator, W2)) == (0, 1)
-
-
-def test_least_recently_served_first(parts: Parts) -> None:
-    """Q35, guarantee 9: for any partition, the least recently served subscriber with free credit is next."""
-    coordinator, one, two = parts
-    for jid in (W1, W2, W3):
-        subscribed(parts, jid, 1)
-    order: list[str] = []
-    for at in (one, two, two, one, coordinator, two):
-        at.now += 1
-        ((jid, item),) = carried(parts, at, at.publish(f"i{len(order)}"))
-        order.append(jid)
-        assert carried(parts, at, at.retract(jid, item)) == []
-    assert order[:3] == order[3:] and sorted(order[:3]) == [W1, W2, W3]
-
-
-def test_never_more_than_the_credit(parts: Parts) -> None:
-    """Guarantee 3: grants and locks together do not exceed the credit, over all partitions."""
-    coordinator, one, two = parts
-    subscribed(parts, W1, 3)
-    assert grants(wanted(coordinator, 1, 2)) == [(1, subid(W1), 2)]
-    assert grants(wanted(coordinator, 2, 5)) == [(2, subid(W1), 1)]
-    assert used(coordinator, W1) == 3 and coordinator.stats()["credit_free"] == 0
-    assert one.hand_out(W1, 10**17, 0).given == two.publish("a").given == []
-    assert coordinator.publish("b").given == []
-
-
 def test_one_on_its_way(parts: Parts) -> None:
     """While a grant is on its way to a partition, none follows; the report that it was taken allows the next."""
     coordinator, one, _ = parts
@@ -333,29 +299,3 @@ def test_pairs_count(parts: Parts) -> None:
         if grants(answer):
             break
     assert grants(answer) == [(last, subid(jids[0]), 1)]
-
-
-def test_less_credit_than_it_was_granted_at_home(parts: Parts) -> None:
-    """Q10: a new registration voids a grant on its way to the coordinator's own partition, and a smaller one takes its place."""
-    coordinator, _one, _two = parts
-    subscribed(parts, W1, 4)
-    (grant,) = made(coordinator.publish(*"abc"))
-    assert (grant.number, grant.amount, used(coordinator, W1)) == (0, 3, 3)
-    (again,) = made(coordinator.subscribe(W1, 2, must="1"))
-    assert (again.number, again.amount, used(coordinator, W1)) == (0, 2, 2)
-    assert coordinator.hand_out(W1, grant.grant, 3).given == []
-    assert len(coordinator.hand_out(W1, again.grant, 2).given) == 2
-
-
-def test_who_leaves_before_a_grant_to_the_coordinators_own_partition(parts: Parts) -> None:
-    """Guarantee 3: nobody reports to the coordinator what became of a grant to itself, so it books that at once."""
-    coordinator, *_others = parts
-    subscribed(parts, W1, 2)
-    granted = coordinator.publish("a", "b")
-    assert granted.report is not None and [grant.amount for grant in granted.report.grants] == [2]
-    for queue in parts:
-        queue.unsubscribe(W1)
-    assert carried(parts, coordinator, granted) == []
-    assert not {"ledger", "usage", "grants_underway"} & coordinator.kept()
-    number = str(coordinator.subscribe(W2, 2).rows[0][3])
-    assert carried(parts, coordinator, registered(parts, W2, number)) == [(W2, "a"), (W2, "b")]

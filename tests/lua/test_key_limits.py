@@ -217,32 +217,28 @@ BOUNDS: tuple[tuple[int, Rate | None], ...] = (
 class Play(KeyedPlay):
     """A node with bounds by chance, two workers with credit for everything, two frontends in turn, and what must be true."""
 
-    def __init__(self, runners: dict[str, Runner], partitions: int, chance: random.Random, *, pulls: bool) -> None:
+    def __init__(self, runners: dict[str, Runner], chance: random.Random, *, pulls: bool) -> None:
         """Open the node."""
-        super().__init__(runners, partitions, chance, pulls=pulls)
+        super().__init__(runners, chance, pulls=pulls)
         self.most, self.rate = chance.choice(BOUNDS)
         bounds: tuple[tuple[int, Rate | None], ...] = (4, None), (6, Rate(3, 1_000)), (0, Rate(200, 60_000, 2))
-        # Only one partition has bounds of its node.
-        self.node_most, node_rate = chance.choice(((0, None), (0, None), *(bounds if partitions == 1 else ())))
+        self.node_most, node_rate = chance.choice(((0, None), (0, None), *bounds))
         self.node = Bucket(node_rate, T0) if node_rate else None
         limits = f"{self.node_most} {node_rate.rule if node_rate else '0 0 0'}" if self.node_most or node_rate else ""
         self.ordered = chance.choice("001")
         fair = chance.choice(("", "key", "publisher"))
-        for queue in self.parts:
-            rule = f"{self.most} {self.rate.rule if self.rate else '0 0 0'}"
-            fixed = {"partitions": partitions, "max_deliveries": 0, "limits": limits, "fair": fair}
-            queue.open(by_key=rule, ordered=self.ordered, **fixed)
+        rule = f"{self.most} {self.rate.rule if self.rate else '0 0 0'}"
+        self.queue.open(by_key=rule, ordered=self.ordered, max_deliveries=0, limits=limits, fair=fair)
         self.subscribe_workers(500)
         if chance.random() < 0.4:
-            for queue in self.parts:
-                queue.subscribe("w3@x/a", 1, selector="1 = 2")
+            self.queue.subscribe("w3@x/a", 1, selector="1 = 2")
         self.buckets: dict[str, Bucket] = {}
         self.waiting: dict[str, int] = {}
 
     @property
     def now(self) -> int:
         """The time."""
-        return self.parts[0].now
+        return self.queue.now
 
     def bucket(self, key: str) -> Bucket | None:
         """Return what the rate of a key has left."""
@@ -252,7 +248,7 @@ class Play(KeyedPlay):
         """Count what workers hold of a key."""
         return Counter(item[0] for item in self.held)[key]
 
-    def handed(self, _queue: Queue, given: list[tuple[str, str]]) -> None:
+    def handed(self, given: list[tuple[str, str]]) -> None:
         """Check what has gone out."""
         for jid, item in given:
             assert item not in self.held and self.waiting.pop(item) <= self.now
@@ -274,40 +270,40 @@ class Play(KeyedPlay):
             item, delay = f"{self.chance.choice('aaabcd')}{self.count}", self.chance.choice((0, 0, 0, 500))
             self.waiting[item] = self.now + delay
             hints = f"{delay} {self.chance.choice('4449')} 0"
-            self.ran(self.home(item), self.home(item).publish(item, key=item[0], hints=hints))
+            self.ran(self.queue.publish(item, key=item[0], hints=hints))
 
     def finish(self) -> None:
         """Acknowledge an item, or release it."""
         for item in self.chance.sample(sorted(self.held), min(1, len(self.held))):
-            queue, jid = self.home(item), self.held.pop(item)
+            jid = self.held.pop(item)
             if self.chance.random() < 0.5:
-                self.ran(queue, queue.retract(jid, item))
+                self.ran(self.queue.retract(jid, item))
                 continue
             delay = self.chance.choice((0, 500))
             self.waiting[item] = self.now + delay
-            self.ran(queue, queue.unlock(jid, item, delay_ms=delay))
+            self.ran(self.queue.unlock(jid, item, delay_ms=delay))
 
     def delete(self) -> None:
         """Delete a waiting item."""
         for item in self.chance.sample(sorted(self.waiting), min(1, len(self.waiting))):
             del self.waiting[item]
-            self.ran(self.home(item), self.home(item).retract("alice@x", item))
+            self.ran(self.queue.retract("alice@x", item))
 
     def replace(self) -> None:
         """Publish a new version of a waiting item, which is delayed."""
         for item in self.chance.sample(sorted(self.waiting), min(1, len(self.waiting))):
             self.waiting[item] = self.now + 500
-            self.ran(self.home(item), self.home(item).publish(item, key=item[0], hints="500 4 0"))
+            self.ran(self.queue.publish(item, key=item[0], hints="500 4 0"))
 
     def empty(self) -> None:
         """Delete what waits, and acknowledge what is held."""
         while self.waiting or self.held:
             for item in [*self.waiting]:
                 if self.waiting.pop(item, None) is not None:
-                    self.ran(self.home(item), self.home(item).retract("alice@x", item))
+                    self.ran(self.queue.retract("alice@x", item))
             for item in [*self.held]:
                 jid = self.held.pop(item)
-                self.ran(self.home(item), self.home(item).retract(jid, item))
+                self.ran(self.queue.retract(jid, item))
 
     def kept_waiting(self) -> set[str]:
         """Return the keys of due items that all bounds would let go out."""
@@ -322,11 +318,11 @@ class Play(KeyedPlay):
         return found
 
 
-@pytest.mark.parametrize(("partitions", "pulls"), [(1, False), (3, False), (1, True)])
+@pytest.mark.parametrize("pulls", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pulls: bool) -> None:
+def test_by_chance(runners: dict[str, Runner], seed: int, *, pulls: bool) -> None:
     """After each step of a play with two frontends no key is beyond its bounds, and no item waits that may go out."""
-    play = Play(runners, partitions, random.Random(seed), pulls=pulls)
+    play = Play(runners, random.Random(seed), pulls=pulls)
     for _ in range(100):
         play.at(play.now + play.chance.choice((0, 3, 200, 700)))
         play.chance.choice(
@@ -336,10 +332,9 @@ def test_by_chance(runners: dict[str, Runner], partitions: int, seed: int, *, pu
         # In order, an item also waits for those before it.
         assert play.ordered == "1" or not play.kept_waiting()
     play.empty()
-    for queue in play.parts:
-        queue.now += 600_000
-        queue.expire()
-        assert not queue.kept() & NOTHING
+    play.queue.now += 600_000
+    play.queue.expire()
+    assert not play.queue.kept() & NOTHING
 
 
 def test_many_keys_at_once(runners: dict[str, Runner]) -> None:

@@ -1,13 +1,11 @@
 """A partition after Redis has lost its last second: an earlier state is restored, and time has gone on."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.lua.driver import Queue
-from tests.lua.subscribed import carried, registered, subscribed
 from tests.lua.worded import W1, W2
 
 Loss = Callable[[], None]
@@ -118,20 +116,3 @@ def test_a_link_of_the_lost_second(queue: Queue) -> None:
     assert bind("2")[2] != fence
     assert bind("", fence) == ["superseded"]
     assert queue.run("read_log", start="@earliest", group="g", fence=fence).rows == [""]
-
-
-def test_credit_goes_on(queue: Queue) -> None:
-    """Guarantee 3: a coordinator that has lost grants gives later ones other numbers; no part of the credit is frozen."""
-    parts = [queue, *(Queue(queue.runner, replace(queue.partition, number=number)) for number in (1, 2))]
-    for each in parts:
-        each.open(revision=2, partitions=3)
-    coordinator, one, _two = parts
-    subscribed(parts, W1, 6)
-    lose = snapshot(coordinator)
-    for number in range(3):
-        assert len(carried(parts, one, one.publish(f"i{number}"))) == 1
-    lose()
-    assert len(carried(parts, one, one.publish("again"))) == 1
-    registration = coordinator.reregister(W1)
-    registered(parts, W1, registration)
-    assert coordinator.stats()["credit_free"] == 2
