@@ -300,7 +300,7 @@ async def test_frontends_that_are_gone(core: RedisCore, make_core: MakeCore, sto
 
 async def test_publish_lock_and_watch(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
     """Issue 26: an item is published, its lock is listed and ended, and what happened is seen, all by the command."""
-    await declared(core, node, partitions="2")
+    await declared(core, node)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
     payload = ("--payload", '{"total": 12}', "--header", "kind=order", "--priority", "7")
     made, anonymous, shown = await shell.several(
@@ -525,7 +525,7 @@ async def test_a_release_is_prompt(shell: Shell, core: RedisCore, door: Door, st
 async def test_a_cancel_is_prompt(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
     """An item that a command cancels is gone at once, in any partition; a frontend tells the holder."""
     await declared(core, node, partitions="3")
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 3, group="g")), Subscribed)
     await core.ask(
         Publish(node, ALICE, "a", codec.pack(Envelope(b"<x/>")), 4, partition=(choose_by_hash("a", 3) + 1) % 3)
     )
@@ -562,7 +562,7 @@ async def test_a_cancel_of_what_is_not_there(core: RedisCore, node: str, partiti
 
 async def test_pause_and_resume(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
     """Between a pause and a resume nothing is handed out; then everything within a second."""
-    await declared(core, node, partitions="2")
+    await declared(core, node)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
     assert (await shell("node", "pause", node, "--json")).json == {"node": node, "state": "paused"}
     await published(core, node, "a", "b", "c", "d")

@@ -191,7 +191,7 @@ async def test_made_as_it_was_asked_for(core: RedisCore, door: Door, node: str) 
     """P27: credit, quality of service, groups and streams of the request outlast the wait."""
     await closed(core, node, partitions="2")
     asked_for = (
-        Subscribe(node, W1, W1, 4, Qos.ACKNOWLEDGED),
+        Subscribe(node, W1, W1, 4, Qos.ACKNOWLEDGED, partitions=(0,), group="g"),
         Subscribe(node, W2, W2, 7, start="@earliest", partitions=(1,)),
         Subscribe(node, BOB, BOB, 2, group="g"),
     )
@@ -355,7 +355,7 @@ async def test_bounds(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatc
 
 async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
     """P26: only an owner sees the subscribers; pending ones are not among them."""
-    await closed(core, node, partitions="3")
+    await closed(core, node)
     await core.ask(Affiliate(node, ALICE, dict.fromkeys((bare_jid(W1), bare_jid(BOB)), "member")))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(Subscribe(node, BOB, BOB, 3, group="g"))

@@ -65,11 +65,11 @@ def after(*parents: str, regardless: bool = False, **more: Any) -> Hints:  # noq
 
 
 async def begin(core: RedisCore, *nodes: str, owner: Jid = ALICE, **options: str) -> None:
-    """Create nodes with a worker each."""
+    """Create nodes with a worker each, which owns all partitions."""
     fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
     for node in nodes:
         assert await core.ask(Declare(node, owner, fields | {"pubsub#publish_model": ("open",)})) == Declared(node)
-        assert isinstance(await core.ask(Subscribe(node, W1, W1, 1000)), Subscribed)
+        assert isinstance(await core.ask(Subscribe(node, W1, W1, 1000, group="g")), Subscribed)
 
 
 def item(node: str, name: str | None, *parents: str, sender: Jid = ALICE, **more: Any) -> Publish:  # noqa: ANN401

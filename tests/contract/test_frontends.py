@@ -80,7 +80,7 @@ async def test_idle_pipelines(
 
     await core._sweeper.sweep_all()
     assert not has_left_marks() and len(core.pipelines()) <= 4
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100, group="g")), Subscribed)
     for number in range(12):
         published = await core.ask(Publish(node, ADMIN, None, b"payload", 7, partition=number))
         assert isinstance(published, Published)

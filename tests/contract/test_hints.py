@@ -51,7 +51,7 @@ async def test_each_at_its_time(make_core: MakeCore, node: str) -> None:
     Expired items are counted once.
     """
     core, door = await make_core()
-    await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)}))
+    await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 10))
     began = time.monotonic()
     assert isinstance(await core.ask(asking(node, "late", Hints(400))), Published)

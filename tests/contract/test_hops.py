@@ -202,7 +202,8 @@ async def test_a_call_for_each_partition(store: Store, monkeypatch: pytest.Monke
         written = await frontend.ask_service(batch, "a@x/1", _answered)
         assert written.count(b"<item ") == 40 and b"<error" not in written
     assert list(chain(*frontend.trips)).count("publish") == 4
-    subscribe = "<subscribe node='jobs' jid='w@x/1'/>" + _OPTIONS
+    member = _OPTIONS.replace("</x>", "<field var='stanzaq#group'><value>g</value></field></x>")
+    subscribe = "<subscribe node='jobs' jid='w@x/1'/>" + member
     sent = (await frontend.ask(subscribe, "w@x/1", lambda written: written.count(b"<item ") == 40)).decode()
     locks = re.findall(r"<lock [^>]*token='(\d+)'[^>]*partition='(\d)'", sent)
     rows = zip(re.findall(r"<item id='(\w+)'", sent), locks, strict=True)

@@ -188,7 +188,7 @@ async def test_partitions(inspect: Inspect, service: tuple[RedisCore, Door], ser
     assert await core.ask(Declare(name, ALICE, {"stanzaq#partitions": ("2",)})) == Declared(name)
     for number in range(20):
         assert isinstance(await core.ask(Publish(name, ALICE, f"i{number}", b"x", 1)), Published)
-    assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 20)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 40, group="g")), Subscribed)
     await door.until(lambda: len(door.deliveries) == 20)
     life = lived(server, "a%20job%20%7B1%7D")
     headings = [f"partition sq:{{a%20job%20%7B1%7D@{life}/{number}}}:meta" for number in (0, 1)]

@@ -71,30 +71,27 @@ async def test_a_rate(make_core: MakeCore, node: str) -> None:
     assert len(await wait((door, door2), 6)) == 6
 
 
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_a_key_at_its_bound(make_core: MakeCore, node: str, partitions: str) -> None:
+async def test_a_key_at_its_bound(make_core: MakeCore, node: str) -> None:
     """One item of each key at a time, whatever credit there is; an owner's higher bound lets the others go out."""
     (core, door), (_, door2) = await make_core(), await make_core()
-    await declared(core, node, partitions=partitions, max_in_flight_by_key="1")
+    await declared(core, node, max_in_flight_by_key="1")
     for key in "abc":
         await published(core, node, 4, key)
     await core.ask(Subscribe(node, W1, W1, credit=100))
     first = await wait((door, door2), 3)
     assert sorted(each.key for each in first) == ["a", "b", "c"]
     done = next(each for each in first if each.key == "a")
-    # The item is in the partition of its key, which a delivery's answer names.
-    await core.ask(Retract(node, W1, done.item_id, done.token, partition=done.partition.number))
+    await core.ask(Retract(node, W1, done.item_id, done.token))
     assert sorted(each.key for each in await wait((door, door2), 4)) == ["a", "a", "b", "c"]
     await core.ask(Configure(node, ALICE, {"stanzaq#max_in_flight_by_key": ("0",)}))
     found = await wait((door, door2), 12)
     assert len({(each.key, each.item_id) for each in found}) == 12
 
 
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_no_order_any_more(make_core: MakeCore, node: str, partitions: str) -> None:
+async def test_no_order_any_more(make_core: MakeCore, node: str) -> None:
     """stanzaq#ordered is switched off: what waited behind the heads of groups goes out by itself."""
     (core, door), (_, door2) = await make_core(), await make_core()
-    await declared(core, node, partitions=partitions, ordered="1")
+    await declared(core, node, ordered="1")
     for key in "ab":
         await published(core, node, 4, key)
     await core.ask(Subscribe(node, W1, W1, credit=100))
@@ -103,11 +100,10 @@ async def test_no_order_any_more(make_core: MakeCore, node: str, partitions: str
     assert len({(each.key, each.item_id) for each in await wait((door, door2), 8)}) == 8
 
 
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_turns(make_core: MakeCore, node: str, partitions: str) -> None:
+async def test_turns(make_core: MakeCore, node: str) -> None:
     """stanzaq#fair: the few items of some keys go out before the many of another, also when it is set after they wait."""
     (core, door), (other, door2) = await make_core(), await make_core()
-    await declared(core, node, partitions=partitions)
+    await declared(core, node)
     await published(core, node, 100, "noisy")
     for key in "abc":
         await published(other, node, 3, key)
@@ -120,7 +116,7 @@ async def test_turns(make_core: MakeCore, node: str, partitions: str) -> None:
         found = await wait((door, door2), count)
         delivery = next(each for each in found if each.item_id not in done)
         done.add(delivery.item_id)
-        await core.ask(Retract(node, W1, delivery.item_id, delivery.token, partition=delivery.partition.number))
+        await core.ask(Retract(node, W1, delivery.item_id, delivery.token))
     assert {each.key for each in found} == {*"abc", "noisy"}
     assert len([each for each in found if each.key != "noisy"]) == 9
 

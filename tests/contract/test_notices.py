@@ -21,10 +21,9 @@ async def declared(core: RedisCore, node: str, options: Options) -> None:
         assert isinstance(await core.ask(Subscribe(node, worker, worker, 1)), Subscribed)
 
 
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_configuration(core: RedisCore, door: Door, node: str, partitions: str) -> None:
+async def test_configuration(core: RedisCore, door: Door, node: str) -> None:
     """P23: with notify_config each subscriber is notified once of each change, and of nothing else."""
-    await declared(core, node, {"stanzaq#partitions": (partitions,)})
+    await declared(core, node, {})
     assert await core.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("9",)})) == Done()
     assert door.notices == []
     assert await core.ask(Configure(node, ALICE, {"pubsub#notify_config": ("1",)})) == Done()

@@ -39,10 +39,10 @@ TOLD, KEPT = Hints(reply=ReplyMode.TOLD), Hints(reply=ReplyMode.KEPT)
 
 
 async def begin(core: RedisCore, node: str, **options: str) -> None:
-    """Create a node, and let a worker subscribe."""
+    """Create a node, and let a worker own all of its partitions."""
     fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
     assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100, group="g")), Subscribed)
 
 
 async def publish(core: RedisCore, node: str, *items: str, hints: Hints = TOLD, key: str = "") -> None:
@@ -89,7 +89,6 @@ async def test_two_frontends(make_core: MakeCore, store: Store, node: str) -> No
     await begin(one, node, partitions="3")
     items = [f"i{number}" for number in range(12)]
     await publish(one, node, *items)
-    # Credit is on its way to the partitions.
     async with asyncio.timeout(PATIENCE_SECONDS):
         while len(other.deliveries) + len(door.deliveries) < 12:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -100,7 +100,9 @@ class Play:
         options["stanzaq#partitions"] = (str(self.partitions),)
         assert await core.ask(Declare(node, ALICE, options)) == Declared(node)
         for worker in (W1, W2):
-            assert isinstance(await core.ask(Subscribe(node, worker, worker, 20)), Subscribed)
+            assert isinstance(
+                await core.ask(Subscribe(node, worker, worker, 20, group="" if self.bounds else "g")), Subscribed
+            )
         first = (int(time.time()) + 2) * 1_000
         said = {"start": moment(first), "end": moment(first + (TICKS - 1) * 1_000), "catchup": "all", "every": "1s"}
         tick = Schedule.read({"id": "tick", **said})

@@ -493,14 +493,11 @@ async def test_nobody_there(make_nameless: MakeNameless, node: str, monkeypatch:
     assert (await waiting).items
 
 
-@pytest.mark.parametrize("partitions", ["1", "4"])
-async def test_holds_nothing_unused(
-    make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str
-) -> None:
+async def test_holds_nothing_unused(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
     """A6: a lease that receives nothing holds nothing: a worker gets all ten, each on the first try."""
     named, door = await make_core()
     nameless = await make_nameless()
-    await declared(nameless, node, stanzaq__partitions=partitions)
+    await declared(nameless, node)
     await leased(nameless, node, 5)
     await published(nameless, node, 10)
     assert isinstance(await named.ask(Subscribe(node, W1, W1, 10)), Subscribed)
@@ -508,14 +505,11 @@ async def test_holds_nothing_unused(
     assert {sent.attempt for sent in door.deliveries} == {1}
 
 
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_subscribers_publish(
-    make_core: MakeCore, make_nameless: MakeNameless, node: str, partitions: str
-) -> None:
+async def test_subscribers_publish(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
     """P7: with publish model `subscribers` an account publishes while any of its subscriptions lasts, at any door."""
     named, _ = await make_core()
     nameless = await make_nameless()
-    await declared(nameless, node, pubsub__publish_model="subscribers", stanzaq__partitions=partitions)
+    await declared(nameless, node, pubsub__publish_model="subscribers")
     bob = Jid("bob@x")
 
     async def publishes(core: RedisCore, sender: Jid) -> bool:

@@ -80,7 +80,7 @@ async def test_real_time(make_core: MakeCore, node: str) -> None:
     (core, door), (other, second) = await make_core(), await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("3",)}))
     made = await accepted(core, put(node, every="1s"))
-    await other.ask(Subscribe(node, BOB, BOB, 100))
+    await other.ask(Subscribe(node, BOB, BOB, 100, group="g"))
     async with asyncio.timeout(PATIENCE_SECONDS):
         # Polled: nothing tells of a schedule's record.
         while (status := (await listed(core, node))["s"]).published < 2 or len(door.deliveries + second.deliveries) < 2:  # noqa: ASYNC110
@@ -260,7 +260,7 @@ class Play:
         found = await self.core._store.read(self.node)
         assert found is not None
         self.record = found
-        await self.core.ask(Subscribe(self.node, BOB, BOB, 1_000))
+        await self.core.ask(Subscribe(self.node, BOB, BOB, 1_000, group="g"))
         first = found.partition(0)
         self.names = [keys.of_partition(name, first) for name in ("schedules", "schedule_times")]
 

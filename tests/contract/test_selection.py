@@ -34,11 +34,9 @@ W1, W2, W3 = Jid("w1@x/a"), Jid("w2@x/b"), Jid("w3@x/c")
 IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
 
 
-def item(node: str, color: str, item_id: str | None = None, partition: int | None = None) -> Publish:
+def item(node: str, color: str, item_id: str | None = None) -> Publish:
     """Publish an item of a color."""
-    return Publish(
-        node, ALICE, item_id, codec.pack(Envelope(b"<x/>", headers={"color": color})), 4, partition=partition
-    )
+    return Publish(node, ALICE, item_id, codec.pack(Envelope(b"<x/>", headers={"color": color})), 4)
 
 
 def subscribe(node: str, jid: Jid, credit: int, selector: str = "", scope: Scope | None = None) -> Subscribe:
@@ -46,9 +44,9 @@ def subscribe(node: str, jid: Jid, credit: int, selector: str = "", scope: Scope
     return Subscribe(node, jid, jid, credit, scope=scope, selector=selector)
 
 
-async def declared(core: RedisCore, node: str, partitions: int) -> None:
-    """Create a node of so many partitions."""
-    assert await core.ask(Declare(node, ALICE, {"stanzaq#partitions": (str(partitions),)})) == Declared(node)
+async def declared(core: RedisCore, node: str) -> None:
+    """Create a node."""
+    assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
 
 
 def refused(outcome: object, problem: Problem = Problem.OPTIONS_INVALID) -> str:
@@ -57,10 +55,9 @@ def refused(outcome: object, problem: Problem = Problem.OPTIONS_INVALID) -> str:
     return outcome.detail
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-async def test_said_and_shown(core: RedisCore, door: Door, node: str, partitions: int) -> None:
+async def test_said_and_shown(core: RedisCore, door: Door, node: str) -> None:
     """P13, issue 9: a selector is granted as requested, kept when another option changes, and changed and removed."""
-    await declared(core, node, partitions)
+    await declared(core, node)
     said = "color\n IN ('red',\t'grün')"
     granted = await core.ask(subscribe(node, W1, 2, said))
     assert isinstance(granted, Subscribed) and granted.selector == said
@@ -68,22 +65,21 @@ async def test_said_and_shown(core: RedisCore, door: Door, node: str, partitions
     assert isinstance(shown, Subscribed) and (shown.selector, shown.credit) == (said, 2)
     kept = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3))
     assert isinstance(kept, Subscribed) and (kept.selector, kept.credit) == (said, 3)
-    for number in range(partitions):
-        await core.ask(item(node, "blue", f"b{number}", number))
-    await core.ask(item(node, "grün", "g", partitions - 1))
+    await core.ask(item(node, "blue", "b"))
+    await core.ask(item(node, "grün", "g"))
     await door.until(lambda: [each.item_id for each in door.deliveries] == ["g"])
-    changed = await core.ask(SetSubscriptionOptions(node, W1, W1, "", partitions + 1, selector=IS_BLUE))
+    changed = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 2, selector=IS_BLUE))
     assert isinstance(changed, Subscribed) and changed.selector == IS_BLUE
-    await door.until(lambda: len(door.deliveries) == 1 + partitions)
-    gone = await core.ask(SetSubscriptionOptions(node, W1, W1, "", partitions + 2, selector=""))
+    await door.until(lambda: len(door.deliveries) == 2)
+    gone = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3, selector=""))
     assert isinstance(gone, Subscribed) and gone.selector == ""
     await core.ask(item(node, "none", "n"))
-    await door.until(lambda: len(door.deliveries) == 2 + partitions)
+    await door.until(lambda: len(door.deliveries) == 3)
 
 
 async def test_refusals(core: RedisCore, node: str) -> None:
     """Bad input is a clear error for its sender: an unreadable selector, or one where nothing can be selected."""
-    await declared(core, node, 2)
+    await declared(core, node)
     assert "character 9" in refused(await core.ask(subscribe(node, W1, 2, "color = ")))
     assert isinstance(await core.ask(subscribe(node, W1, 2, IS_RED)), Subscribed)
     assert "line 2, column 1" in refused(
@@ -154,23 +150,23 @@ class Workers:
     async def finish(self, core: RedisCore, jid: Jid) -> None:
         """Acknowledge or release one of a worker's items."""
         delivery = self.held[jid].pop(self.dice.choice(list(self.held[jid])))
-        number, token = delivery.partition.number, delivery.token
+        token = delivery.token
         if self.dice.random() < 0.2:
-            back = Unlock(self.node, jid, delivery.item_id, token, delay_ms=self.dice.choice((0, 30)), partition=number)
+            back = Unlock(self.node, jid, delivery.item_id, token, delay_ms=self.dice.choice((0, 30)))
             assert await core.ask(back) == Unlocked(jid)
         else:
-            asked = Retract(self.node, jid, delivery.item_id, token, partition=number)
+            asked = Retract(self.node, jid, delivery.item_id, token)
             assert await core.ask(asked) == Retracted(jid)
             self.done.append(delivery.item_id)
 
 
-@pytest.mark.parametrize(("seed", "partitions"), [(0, 1), (1, 4), (2, 7)])
-async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) -> None:
-    """Credit finds the items that it selects in whatever partition; items that nobody selects wait, and go in the end."""
+@pytest.mark.parametrize("seed", range(3))
+async def test_play(make_core: MakeCore, node: str, seed: int) -> None:
+    """Credit finds the items that it selects; items that nobody selects wait, and go in the end."""
     fronts = [await make_core(), await make_core()]
     cores = [core for core, _door in fronts]
     dice = random.Random(seed)
-    await declared(cores[0], node, partitions)
+    await declared(cores[0], node)
     workers = Workers(node, dice)
     await workers.join(cores[0], W1, 2, IS_RED)
     await workers.join(cores[1], W2, 1, "color IN ('blue', 'red')")
@@ -191,8 +187,7 @@ async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) 
     colors = [dice.choice(("red", "blue", "green")) for _ in range(80)]
     workers.colors = {f"i{number}": color for number, color in enumerate(colors)}
     for number, color in enumerate(colors):
-        where = dice.randrange(partitions) if partitions > 1 else None
-        assert isinstance(await dice.choice(cores).ask(item(node, color, f"i{number}", where)), Published)
+        assert isinstance(await dice.choice(cores).ask(item(node, color, f"i{number}")), Published)
     green = colors.count("green")
     await play(len(colors) - green)
     counted = await cores[0].ask(Stats(node, ALICE))
@@ -205,11 +200,10 @@ async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) 
 
 async def test_nobody_asks_in_vain(core: RedisCore, node: str, store: Store) -> None:
     """Items that nobody selects, or that wait for somebody without credit, keep no partition and no frontend busy."""
-    await declared(core, node, 3)
+    await declared(core, node)
     await core.ask(subscribe(node, W1, 1, IS_RED))
-    for number in range(3):
-        for color in ("green", "red", "red"):
-            await core.ask(item(node, color, partition=number))
+    for color in ("green", "red", "red"):
+        await core.ask(item(node, color))
     await asyncio.sleep(0.5)
 
     async with store.client() as client:

@@ -23,6 +23,7 @@ from broker.model.commands import (
     Stats,
     Subscribe,
     Unlock,
+    Unsubscribe,
 )
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
@@ -45,6 +46,7 @@ from broker.model.results import (
     Subscribed,
     Summary,
     Unlocked,
+    Unsubscribed,
 )
 from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
@@ -75,12 +77,12 @@ async def published(core: RedisCore, node: str, *items: str, body: bytes = b"<x/
 
 async def deaths(core: RedisCore, node: str, *items: str, reason: str, known: tuple[str, ...] = ()) -> None:
     """Publish items, hand them out, and let them and `known` ones die."""
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100, group="g")), Subscribed)
     await published(core, node, *items)
     for item in (*known, *items):
         assert isinstance(await core.ask(Unlock(node, W1, item, dead_letter=True, reason=reason)), Unlocked)
     await arrived(core, node)
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
+    assert isinstance(await core.ask(Unsubscribe(node, W1, W1, "")), Unsubscribed)
 
 
 async def counted(core: RedisCore, node: str) -> Counted:
@@ -148,7 +150,7 @@ async def test_redrive(core: RedisCore, door: Door, node: str) -> None:
     assert headers["stanzaq-dead-reason"] == "no-disk" and headers["stanzaq-dead-attempts"] == "1"
     assert headers["stanzaq-moved-from"] == dead and headers["stanzaq-moved-times"] == "1"
     door.deliveries.clear()
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 10, group="g")), Subscribed)
     await door.until(lambda: len(door.deliveries) == 3)
     assert {(one.item_id, one.attempt, one.publisher) for one in door.deliveries} == {
         (item, 1, "alice@x") for item in "abc"
@@ -219,7 +221,7 @@ async def test_move(core: RedisCore, node: str) -> None:
     done = await everything(core, MoveItems(f"{node}-3", ALICE, f"{node}-2", named, "", 10))
     assert done == MovedItems(45, {}, "") and (await counted(core, f"{node}-3")).waiting == 5
     assert isinstance(await core.ask(Purge(f"{node}-2", ALICE)), Purged)
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1, group="g")), Subscribed)
     (held,) = (item for item, one in (await survey(core, node)).items() if one.state == "locked")
     one = next(item for item in (f"i{n}" for n in range(10)) if item != held)
     assert await everything(core, MoveItems(node, ALICE, f"{node}-2", (one,), "", 10)) == MovedItems(1, {}, "")
@@ -329,7 +331,7 @@ async def test_draining(core: RedisCore, door: Door, node: str) -> None:
 
 async def test_release(core: RedisCore, door: Door, node: str) -> None:
     """An owner ends locks: one item's, or all of a JID with any of its resources; the holder is notified."""
-    await declared(core, node, partitions="2")
+    await declared(core, node)
     other = Jid("w1@x/b")
     for jid in (W1, other):
         assert isinstance(await core.ask(Subscribe(node, jid, jid, 4)), Subscribed)

@@ -69,7 +69,7 @@ async def test_wakeups(make_core: MakeCore, store: Store, node: str, monkeypatch
 async def test_an_item_reaches_a_worker(make_core: MakeCore, store: Store, node: str) -> None:
     """A frontend hands out an item that a command released or published within about a second."""
     core, door = await make_core()
-    await declared(core, node, partitions="2")
+    await declared(core, node)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
     began = time.monotonic()
     command = silent(store)
@@ -86,7 +86,7 @@ async def test_resumed_from_elsewhere(make_core: MakeCore, store: Store, node: s
     one, door = await make_core()
     two, other = await make_core()
     await declared(one, node, partitions="3")
-    assert isinstance(await two.ask(Subscribe(node, W1, W1, 30)), Subscribed)
+    assert isinstance(await two.ask(Subscribe(node, W1, W1, 30, group="g")), Subscribed)
     command = silent(store)
     assert await command.ask(Configure(node, ALICE, {"stanzaq#state": ("paused",)})) == Done()
     for core in (one, two):
@@ -94,7 +94,7 @@ async def test_resumed_from_elsewhere(make_core: MakeCore, store: Store, node: s
             publish = Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4, partition=number % 3)
             assert isinstance(await core.ask(publish), Published)
     late, third = await make_core()
-    assert isinstance(await late.ask(Subscribe(node, W2, W2, 30)), Subscribed)
+    assert isinstance(await late.ask(Subscribe(node, W2, W2, 30, group="g")), Subscribed)
     await asyncio.sleep(1.5)
     assert door.deliveries + other.deliveries + third.deliveries == []
     began = time.monotonic()
