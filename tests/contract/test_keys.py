@@ -146,9 +146,9 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Declare("owned", ALICE, halves), item("owned", None))
     await done(core, Subscribe("owned", WORKER, WORKER, 5, group="billing"))
     await done(core, Declare("uk", ALICE, {"pubsub#node_type": ("collection",)}))
-    await done(core, Declare("spread", ALICE, halves | {"pubsub#collection": ("uk",)}))
+    await done(core, Declare("books", ALICE, halves | {"pubsub#collection": ("uk",)}))
     await done(core, Subscribe("uk", WORKER, WORKER, 5, scope=Scope(SubscriptionType.ITEMS, None)))
-    await done(core, *(replace(item("spread", f"i{number}"), partition=1 - number % 2) for number in range(8)))
+    await done(core, *(replace(item("books", f"i{number}"), partition=1 - number % 2) for number in range(8)))
     # A node of this name is another's: the dead letter stays where it is.
     await done(core, Declare("stuck", ALICE, {}), Declare("stuck/dead", BOB, {}))
     await done(core, Subscribe("stuck", WORKER, WORKER, 1), item("stuck", "job-1"))
