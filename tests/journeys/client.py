@@ -33,6 +33,9 @@ DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
 COMMANDS: Final = "http://jabber.org/protocol/commands"
 
+MEMBER: Final = {"stanzaq#group": "g"}
+"""Options of a subscription that works on several partitions: it owns those that other members do not."""
+
 # Several times the number that reaches each of two frontends at least once.
 _SETTLING: Final = 20
 _TRY_SECONDS: Final = 3.0

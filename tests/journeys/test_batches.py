@@ -5,6 +5,7 @@ from xml.etree.ElementTree import Element
 
 from tests.journeys.client import (
     EVENT,
+    MEMBER,
     RETRACTED,
     STANZAQ,
     STANZAS,
@@ -58,7 +59,7 @@ async def test_partitions_and_keys(join: Join) -> None:
     items = [f"<item id='{name}' key='{name[-2:]}'>{JOB}</item>" for name in names]
     answer = await _publish(publisher, node, *items)
     assert _problems(answer) == [("item", name, "") for name in names]
-    assert (await worker.subscribe(node, 100)).error == ""
+    assert (await worker.subscribe(node, 200, options=MEMBER)).error == ""
     held = [await worker.next(Delivery) for _ in names]
     for key in range(5):
         assert [each.item for each in held if each.item.endswith(f"k{key}")] == [
@@ -163,7 +164,7 @@ async def test_retracted_together(join: Join) -> None:
     """XEP-0060 §12: several items are retracted or none, by one request, with the notifications before the result."""
     publisher, worker = await join(), await join()
     node = await publisher.queue({"stanzaq#partitions": "2"})
-    await worker.subscribe(node, 8)
+    await worker.subscribe(node, 8, options=MEMBER)
     for name in "abcd":
         await _publish(publisher, node, *(f"<item id='{name}{part}' partition='{part}'>{JOB}</item>" for part in "01"))
     held = {each.item: each for each in [await worker.next(Delivery) for _ in range(8)]}
@@ -281,7 +282,7 @@ async def test_too_fast_in_a_batch(join: Join) -> None:
 async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     """What was settled stays settled; the rest is returned when the worker is gone, and the next one gets just that."""
     publisher, worker, heir = await join(), await join(), await join()
-    node = await publisher.queue({"stanzaq#partitions": "2"})
+    node = await publisher.queue()
     worker.present()
     names = [f"i{number}" for number in range(6)]
     await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in names))
@@ -329,7 +330,7 @@ async def test_cancelled(join: Join) -> None:
     """A publisher cancels what waits and what is held, in any partition: the holder is told at once, strangers are refused."""
     publisher, worker, stranger = await join(), await join(), await join()
     node = await publisher.queue({"stanzaq#partitions": "3"})
-    await worker.subscribe(node, 1)
+    await worker.subscribe(node, 3, options=MEMBER)
     await _publish(publisher, node, *(f"<item id='{name}' key='k' priority='7'>{JOB}</item>" for name in "abc"))
     held = await worker.next(Delivery)
     rows = "".join(f"<item id='{name}'/>" for name in ("a", "b", "none"))
@@ -365,7 +366,7 @@ async def test_replies(join: Join) -> None:
     """A publisher that asks is told of each end, with the worker's result; one that is gone harms nobody."""
     publisher, gone, worker = await join(), await join(), await join()
     node = await publisher.queue({"stanzaq#partitions": "2", "pubsub#publish_model": "open"})
-    await worker.subscribe(node, 10)
+    await worker.subscribe(node, 20, options=MEMBER)
     items = [f"<item id='{name}' reply='1'>{JOB}</item>" for name in "abcde"]
     assert _problems(await _publish(publisher, node, *items, f"<item id='quiet'>{JOB}</item>"))[0] == ("item", "a", "")
     assert _problems(await _publish(gone, node, f"<item id='left' reply='1'>{JOB}</item>")) == [("item", "left", "")]

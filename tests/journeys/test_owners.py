@@ -118,18 +118,18 @@ async def test_partition_counts(join: Join, count: str, error: str) -> None:
 
 async def test_e8_exclusive(join: Join) -> None:
     """E8, E28: the owner alone gets the items of its partition, and of no other."""
-    sharer, owner = await join(), await join()
-    node = await sharer.queue({"stanzaq#partitions": "4"})
+    other, owner = await join(), await join()
+    node = await other.queue({"stanzaq#partitions": "4"})
     await own(owner, node, credit=1_000, partition="2")
-    await sharer.subscribe(node, 1_000)
-    await published(sharer, node, 40)
+    await own(other, node, credit=1_000, partition="0 1 3")
+    await published(other, node, 40)
     mine = [await owner.next(Delivery) for _ in range(1)]
-    others = [await sharer.next(Delivery)]
+    others = [await other.next(Delivery)]
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(mine) + len(others) + len(owner.left(Delivery)) + len(sharer.left(Delivery)) < 40:  # noqa: ASYNC110
+        while len(mine) + len(others) + len(owner.left(Delivery)) + len(other.left(Delivery)) < 40:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     where = {partition_of(each) for each in (*mine, *owner.left(Delivery))}
-    elsewhere = {partition_of(each) for each in (*others, *sharer.left(Delivery))}
+    elsewhere = {partition_of(each) for each in (*others, *other.left(Delivery))}
     assert where == {2} and elsewhere == {0, 1, 3}
 
 

@@ -6,7 +6,7 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from tests.journeys.client import STANZAQ, Answer, Client, Delivery, form_values
+from tests.journeys.client import MEMBER, STANZAQ, Answer, Client, Delivery, form_values
 from tests.journeys.conftest import Join
 from tests.waiting import PATIENCE_SECONDS
 
@@ -43,7 +43,7 @@ async def test_e6_e8_the_partition_named(join: Join) -> None:
     """E6, E8, E13: an item goes to the partition that its publisher names and to no other, and its delivery names it."""
     client = await join()
     node = await client.queue({PARTITIONS: "5"})
-    await client.subscribe(node, 20)
+    await client.subscribe(node, 20, options=MEMBER)
     for number in range(5):
         assert (await publish(client, node, f"i{number}", partition=str(number))).error == ""
         assert (await publish(client, node, f"h{number}", hint=True, partition=str(number), key="k")).error == ""
@@ -68,7 +68,7 @@ async def test_e14_one_key_one_partition(join: Join) -> None:
     """E14: items of a group key share a partition, whichever frontend accepts them; many keys use all partitions."""
     client = await join()
     node = await client.queue({PARTITIONS: "4"})
-    await client.subscribe(node, 100)
+    await client.subscribe(node, 100, options=MEMBER)
     asked = [publish(client, node, f"{number}", key=f"key {number % 20}") for number in range(80)]
     assert {answer.error for answer in await asyncio.gather(*asked)} == {""}
     where = defaultdict(set)
@@ -85,7 +85,7 @@ async def test_ordered(join: Join) -> None:
     workers = [await join() for _ in range(3)]
     node = await owner.queue({PARTITIONS: "3", "stanzaq#ordered": "1"})
     for worker in workers:
-        await worker.subscribe(node, 4)
+        await worker.subscribe(node, 4, options=MEMBER)
     for number in range(30):
         assert (await publish(owner, node, f"{number:02d}", key=f"k{number % 4}")).error == ""
     done: dict[str, list[str]] = defaultdict(list)
@@ -110,34 +110,22 @@ async def test_ordered(join: Join) -> None:
     assert all(items == sorted(items) for items in done.values()) and len(done) == 4
 
 
-async def test_credit_is_one(join: Join) -> None:
-    """Guarantee 3: one worker with a credit of two gets two at a time out of eight partitions, and reaches all of them."""
-    owner, worker = await join(), await join()
-    node = await owner.queue({PARTITIONS: "8"})
-    for number in range(40):
-        assert (await publish(owner, node, partition=str(number % 8))).error == ""
-    await worker.subscribe(node, 2)
-    seen: list[Delivery] = []
-    held: set[str] = set()
-    while len(seen) < 40:
-        delivery = await worker.next(Delivery)
-        held.add(delivery.item)
-        assert len(held) <= 2
-        seen.append(delivery)
-        if len(held) == 2:
-            # The next item may come before the answer to the retract.
-            item = held.pop()
-            assert (await worker.retract(node, item)).error == ""
-        elif len(seen) == 40:
-            break
-    assert len({place(delivery)[0] for delivery in seen[:30]}) == 8
+async def test_not_shared(join: Join) -> None:
+    """Several partitions are not shared: who names neither a group nor partitions is refused, and is no subscriber."""
+    client = await join()
+    node = await client.queue({PARTITIONS: "8"})
+    refused = await client.subscribe(node, 2)
+    assert refused.error == "modify not-acceptable"
+    assert "name a group or partitions" in "".join(refused.element.itertext())
+    assert (await client.options(node)).error == "modify unexpected-request not-subscribed"
+    assert (await client.subscribe(node, 8, options=MEMBER)).error == ""
 
 
 async def test_found_where_it_is(join: Join) -> None:
     """XEP-0254's plain client names an item by its id alone, wherever its key has put it: retract, unlock, renew and locks."""
     client = await join()
     node = await client.queue({PARTITIONS: "6"})
-    await client.subscribe(node, 10)
+    await client.subscribe(node, 60, options=MEMBER)
     for number in range(6):
         await publish(client, node, f"i{number}", key=f"k{number}")
     found = {delivery.item: delivery for delivery in [await client.next(Delivery) for _ in range(6)]}

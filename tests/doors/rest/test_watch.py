@@ -140,7 +140,7 @@ async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client)
     for name in (one, other):
         options = {"stanzaq#dead_letter_node": grave, "stanzaq#partitions": 2}
         assert alice.put(f"/queues/{name}", json={"options": options}).status_code == 201
-        assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 250)), Subscribed)
+        assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 400, group="g")), Subscribed)
         for first in (0, 100):
             batch = [{"text": "x", "guid": f"{first + number}"} for number in range(100)]
             await asyncio.to_thread(alice.post, f"/batches/{name}", json=batch)
@@ -174,7 +174,7 @@ async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client)
 async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> None:
     """Q9, P26: locks and credit of each subscriber are shown, and a stuck lock is ended, or all of a holder's."""
     name = f"jobs-{secrets.token_hex(4)}"
-    alice.put(f"/queues/{name}", json={"options": {"stanzaq#partitions": 3}})
+    alice.put(f"/queues/{name}")
     assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 7)), Subscribed)
     for number in range(4):
         alice.post(f"/queues/{name}?guid=i{number}", content=b"x")
