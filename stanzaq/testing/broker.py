@@ -71,7 +71,7 @@ class TestBroker:
         self._tasks = worker._tasks  # noqa: SLF001  (the same package's, here and below)
         self._nodes = {**{node: {} for node in self._tasks}, **(nodes or {})}
         self._changed = asyncio.Event()
-        self._transport = CoreTransport(self._changed.set)
+        self._transport = CoreTransport(self._changed.set, worker._group)  # noqa: SLF001
         self._faults: list[Exception] = []
         self._worked: list[str] = []
         self._stack = AsyncExitStack()
@@ -155,6 +155,8 @@ class TestBroker:
                         break
                     looks = looks + 1 if self._is_idle(counts) else 0
                     wanted = _LOOKS if any(counted.eligible for counted in counts.values()) else 1
+                    if looks == 1 < wanted:
+                        await self._transport.join_again()
                     if looks >= wanted and await self._core.skip(self._worked):
                         looks = 0
                     else:

@@ -86,14 +86,15 @@ def _fault(what: str, condition: str, detail: str) -> StanzaqError:
 class CoreTransport:
     """The transport of a worker; also the door of the core, which sends its items here."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each event; `core` must be set before the worker runs."""
+    def __init__(self, changed: Callable[[], None], group: str) -> None:
+        """Call `changed` after each event; `core` must be set before the worker runs, which may be the member of a group."""
         self.core: Core
+        self._group = group
         self.ready = asyncio.Event()
         """The worker has subscribed to its nodes."""
         self._changed = changed
         self._receiver: Receiver | None = None
-        self._subscriptions: list[str] = []
+        self._subscriptions: dict[str, Subscribe] = {}
         self._closed = asyncio.Event()
         self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
 
@@ -103,11 +104,20 @@ class CoreTransport:
         """Receive items until `close`; raises StanzaqError."""
         self._receiver = receiver
         for node, credit in nodes.items():
-            scope = Scope(SubscriptionType.ITEMS, None) if (await self._config(node)).collects else None
-            await self._ask(f"subscribe to {node}", Subscribe(node, _WORKER, _WORKER, credit, scope=scope))
-            self._subscriptions.append(node)
+            config = await self._config(node)
+            scope = Scope(SubscriptionType.ITEMS, None) if config.collects else None
+            # A member's credit is divided by the number of partitions, and this member owns them all.
+            most = credit * config.partitions if self._group else credit
+            command = Subscribe(node, _WORKER, _WORKER, most, scope=scope, group=self._group)
+            await self._ask(f"subscribe to {node}", command)
+            self._subscriptions[node] = command
         self.ready.set()
         await self._closed.wait()
+
+    async def join_again(self) -> None:
+        """Own again what a member of a group has lost while the clock was set ahead, which ends its leases."""
+        for node, command in self._subscriptions.items() if self._group else ():
+            await self._ask(f"subscribe to {node}", command)
 
     async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
         """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
@@ -153,7 +163,7 @@ class CoreTransport:
     async def pause(self) -> None:
         """Unsubscribe; existing locks stay."""
         while self._subscriptions:
-            node = self._subscriptions.pop()
+            node, _ = self._subscriptions.popitem()
             await self._ask(f"unsubscribe from {node}", Unsubscribe(node, _WORKER, _WORKER, ""))
 
     async def close(self) -> None:

@@ -86,7 +86,7 @@ async def test_independent(gauge: Gauge, cost: GrowthCost) -> None:
 
 
 async def test_idle_together(gauge: Gauge) -> None:
-    """Subscribers of several partitions, collections, selectors and nodes, all idle, cost next to nothing together."""
+    """Subscribers of a queue, collections, selectors and nodes, all idle, cost next to nothing together."""
     together = next(idle for idle in IDLE if idle.name == "idle_together")
     sent = await gauge.idle_commands_per_s(together, QUICK, _IDLE_SECONDS)
     assert sent <= IDLE_COMMANDS * _LOOKS_OF_FEW, sent

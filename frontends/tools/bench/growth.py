@@ -171,11 +171,11 @@ class Idle:
 
 
 async def _idle_subscribers(scene: Scene) -> None:
-    """Subscribe many workers to a queue of four partitions."""
-    await scene.node("four", partitions="4")
+    """Subscribe many workers to a queue."""
+    await scene.node("many")
     jids = [Jid(f"idle{number}@bounds.example/1") for number in range(scene.share_of(SUBSCRIBERS))]
     for first in range(0, len(jids), _AT_ONCE):
-        await asyncio.gather(*(scene.ask(Subscribe("four", jid, jid, 10)) for jid in jids[first : first + _AT_ONCE]))
+        await asyncio.gather(*(scene.ask(Subscribe("many", jid, jid, 10)) for jid in jids[first : first + _AT_ONCE]))
 
 
 async def _idle_collections(scene: Scene) -> None:

@@ -149,10 +149,14 @@ class Jobs:
         owner = Session.open(port, accounts)
         owner.ask(self._service, stanzas.create(self._node, self._options))
         self._publisher = await Wire.over(owner, self.answers, lambda found: self._on_answer(found[1]))
+        credit, group = -(-window // WORKERS), ""
+        if "stanzaq#partitions" in self._options:
+            # Several partitions are owned, and a member's credit is divided by their number.
+            credit, group = window, "workers"
         for _ in range(workers):
             worker = Session.open(port, accounts)
             worker.tell(f"<presence to='{self._service}'/>")
-            worker.ask(self._service, stanzas.subscribe(self._node, worker.jid, -(-window // WORKERS), batch))
+            worker.ask(self._service, stanzas.subscribe(self._node, worker.jid, credit, batch, group))
             self._workers.append(await self._worker(worker))
 
     def close(self) -> None:

@@ -47,9 +47,10 @@ def publish(node: str, item_id: str, payload: str) -> str:
     )
 
 
-def subscribe(node: str, jid: str, credit: int, batch: int = 1) -> str:
-    """Return a subscription with credit for this many items, of which a message may bring a batch."""
+def subscribe(node: str, jid: str, credit: int, batch: int = 1, group: str = "") -> str:
+    """Return a subscription with credit for this many items, of which a message may bring a batch, or of a group's member."""
     options = {"pubsub#queue_requests": str(credit), **({"stanzaq#batch": str(batch)} if batch > 1 else {})}
+    options |= {"stanzaq#group": group} if group else {}
     form = _form(ns.PUBSUB_SUBSCRIBE_OPTIONS, options)
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscribe node={quoteattr(node)} jid={quoteattr(jid)}/>"

@@ -25,9 +25,9 @@ from stanzaq.logs import JobFields, Lines
 from stanzaq.testing import DeadLetter, TestBroker
 
 
-def made(**more: Any) -> tuple[Worker, list[Any]]:  # noqa: ANN401
+def made(group: str | None = None, **more: Any) -> tuple[Worker, list[Any]]:  # noqa: ANN401
     """Make a worker with one task, which does what the payload says and notes its attempts."""
-    worker, seen = Worker("xmpp://worker@example.org", concurrency=3), list[Any]()
+    worker, seen = Worker("xmpp://worker@example.org", concurrency=3, group=group), list[Any]()
 
     @worker.task("jobs", retry=Retry(**{"delay": "1h", "limit": "2h", "jitter": False, **more}))
     async def _job(job: Job[str]) -> None:
@@ -130,7 +130,7 @@ async def test_replies_to_items_of_one_id() -> None:
 
 async def test_options_of_nodes() -> None:
     """Nodes have the options that are given, so that their limits and their order hold."""
-    worker, seen = made()
+    worker, seen = made(group="g")
     options = {"stanzaq#max_deliveries": "2", "stanzaq#partitions": "3", "stanzaq#ordered": "1"}
     async with TestBroker(worker, nodes={"jobs": options, "results": {"stanzaq#dedupe": "ignore"}}) as broker:
         await broker.publish("jobs", "fail", id="first", key="k")
@@ -148,6 +148,13 @@ async def test_options_of_nodes() -> None:
             with pytest.raises(StanzaqError, match=r"cannot publish to jobs: bad-request .*: at most 1023 bytes"):
                 await wrong
     assert seen == [("first", 1), ("first", 2), ("second", 1)]
+
+
+async def test_several_partitions() -> None:
+    """Several partitions are not shared: a worker without a group is refused, as by the service."""
+    with pytest.raises(StanzaqError, match=r"cannot subscribe to jobs: not-acceptable .*name a group"):
+        async with TestBroker(made()[0], nodes={"jobs": {"stanzaq#partitions": "3"}}):
+            pass
 
 
 async def test_a_collection() -> None:

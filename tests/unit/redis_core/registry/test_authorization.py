@@ -154,8 +154,12 @@ def test_lists_of_nodes(standing: str) -> None:
 def test_streams() -> None:
     """Q5, E7, E17: a queue's workers name their credit; a stream begins in a known partition, at its own offsets."""
     record = NodeRecord("n", "i", 1, NodeConfig(partitions=2), {})
-    refused = refusal(Subscribe("n", ME, ME, None), record)
-    assert refused and refused.problem is Problem.OPTIONS_REQUIRED
+    for asked, problem in (
+        (Subscribe("n", ME, ME, None, group="g"), Problem.OPTIONS_REQUIRED),
+        (Subscribe("n", ME, ME, 1), Problem.NOT_ACCEPTABLE),
+    ):
+        refused = refusal(asked, record)
+        assert refused and refused.problem is problem
 
     def follow(partition: int, start: str, qos: Qos = Qos.UNACKNOWLEDGED) -> Problem | None:
         refused = refusal(SubscribeLog("n", ME, ME, 1, qos, start, partition), record)
