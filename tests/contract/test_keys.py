@@ -217,6 +217,8 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
         "sq:{jobs@8e71964d/0}:locks_to_release",
         # Only while a grant is on its way: tests/lua/test_grant_credit.py has it.
         "sq:{jobs@8e71964d/0}:grants_underway",
+        # A collection's has a scope at its end: tests/lua/test_grant_credit.py has it without.
+        "sq:{jobs@8e71964d/0}:usage",
         _NOTICES,
         _WAKEUP,
         _WAKEUPS,

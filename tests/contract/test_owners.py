@@ -45,14 +45,12 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.commands.credit import Registered, RegisterSubscription
-from broker.redis_core.commands.internal import Outcome
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.group_members import Member, PartitionOwnership
-from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
@@ -274,23 +272,23 @@ async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
 async def test_a_member_that_shares(pair: Pair, node: str) -> None:
     """E28: a member that subscribes without a group is no member any more: the others get everything."""
     (one, _), (two, _) = pair
-    await declared(one, node, 2)
+    await declared(one, node, 1)
     await attach(one, node, A)
     await attach(two, node, B)
-    assert isinstance(await two.ask(Subscribe(node, B, B, 10)), Subscribed)
-    assert [member.jid for member in (await one.owners._members.members(node)).values()] == [A]
-    assert await numbers(one, node, A) == {0, 1}
+    assert isinstance(await two.ask(Subscribe(node, A, A, 10)), Subscribed)
+    assert [member.jid for member in (await one.owners._members.members(node)).values()] == [B]
+    assert await numbers(one, node, B) == {0}
 
 
 async def test_an_owner_by_name_that_shares(pair: Pair, node: str) -> None:
-    """E10: when an owner by name subscribes without a group, members get its partitions at once."""
+    """E10: when an owner by name subscribes without a group, members get its partition at once."""
     (one, _), (two, _) = pair
-    await declared(one, node)
-    await attach(one, node, A, (2,))
+    await declared(one, node, 1)
+    await attach(one, node, A, (0,))
     await attach(two, node, B)
-    assert await numbers(two, node, B) == {0, 1, 3}
+    assert await numbers(two, node, B) == set()
     assert isinstance(await one.ask(Subscribe(node, A, A, 10)), Subscribed)
-    assert await numbers(two, node, B) == {0, 1, 2, 3}
+    assert await numbers(two, node, B) == {0}
 
 
 async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:
@@ -611,18 +609,18 @@ async def test_one_request_after_another(pair: Pair, node: str, requests: list[d
 
 
 async def test_e28_a_refused_request_costs_nothing(pair: Pair, node: str) -> None:
-    """E28, EX13: a refused request changes nothing for shared subscribers or owners."""
+    """E28, EX13: a refused request changes nothing for owners."""
     (core, door), _ = pair
     await declared(core, node)
     await attach(core, node, A, (0,), 5)
-    await core.ask(Subscribe(node, B, B, 10))
+    await attach(core, node, B, (1,), 1)
     await attach(core, node, C, (2,), 1)
-    await publish(core, node, 1, "shared")
+    await publish(core, node, 1, "theirs")
     await publish(core, node, 2, "owned")
     await door.until(lambda: len(door.deliveries) == 2)
     for jid in (B, C):
         assert problem(await attach(core, node, jid, (0,), 5)) is Problem.PARTITION_OWNED
-    assert await numbers(core, node, C) == {2}
+    assert (await numbers(core, node, B), await numbers(core, node, C)) == ({1}, {2})
     for delivery in door.deliveries:
         answer = await core.ask(Retract(node, delivery.subscriber, delivery.item_id, delivery.token))
         assert isinstance(answer, Retracted)
@@ -675,45 +673,20 @@ async def test_a_request_that_is_refused_changes_nothing(pair: Pair, node: str) 
     assert await numbers(core, node, B) == before == {1, 2}
 
 
-async def test_owned_while_it_begins_to_share(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subscription that an ownership ended before it was complete is refused, not taken for one: its JID asks again."""
-    (one, _), (two, _) = pair
-    await declared(one, node, 3)
-    register, owns = PartitionedSubscriptions._register, list[Any]()
-
-    async def registered(self: PartitionedSubscriptions, *about: Any) -> Outcome:  # noqa: ANN401  (passed on)
-        if not owns:
-            owns.append(await attach(two, node, A, (1, 2), credit=2))
-        return await register(self, *about)
-
-    monkeypatch.setattr(PartitionedSubscriptions, "_register", registered)
-    refused = await one.ask(Subscribe(node, A, A, 2))
-    assert isinstance(owns[0], Subscribed) and isinstance(refused, Refused)
-    assert refused.problem is Problem.NOT_SUBSCRIBED and "subscribe again" in refused.detail
-    assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
-    for number in range(3):
-        await two.ask(Publish(node, ALICE, None, b"a", 1, partition=number))
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while (counted := await one.ask(Stats(node, ALICE))).in_flight != 2:  # type: ignore[union-attr]  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    assert isinstance(counted, Counted) and counted.subscribers == 1
-
-
 async def test_shared_and_owned_at_once(pair: Pair) -> None:
     """Guarantee 3: a JID that requests both at once, at two frontends, has its credit once as soon as it was counted."""
     (one, _), (two, _) = pair
     for attempt in range(5):
         node = f"both{attempt}"
-        await declared(one, node, 3)
-        shared, _owned = await asyncio.gather(one.ask(Subscribe(node, A, A, 2)), attach(two, node, A, (1, 2), credit=2))
+        await declared(one, node, 1)
+        shared, _owned = await asyncio.gather(one.ask(Subscribe(node, A, A, 2)), attach(two, node, A, (0,), credit=2))
         if isinstance(shared, Refused):
             # Its ownership began while the credit was counted; a refused subscriber asks again.
             assert shared.problem is Problem.NOT_SUBSCRIBED
             assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
         await one.router(node).audit()
-        for number in range(3):
-            for body in (b"a", b"b", b"c"):
-                await two.ask(Publish(node, ALICE, None, body, 1, partition=number))
+        for body in (b"a", b"b", b"c"):
+            await two.ask(Publish(node, ALICE, None, body, 1))
         while not (one._is_idle() and two._is_idle()):  # noqa: ASYNC110  (whoever is at rest tells nobody)
             await asyncio.sleep(0.01)
         counted = await one.ask(Stats(node, ALICE))

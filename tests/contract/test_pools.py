@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from structlog.testing import capture_logs
@@ -47,8 +46,8 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Scope, SubscriptionType
-from broker.redis_core.commands.credit import Demand, Holding, Holdings, ListHoldings
-from broker.redis_core.commands.internal import Outcome, Sweep
+from broker.redis_core.commands.credit import Demand, Holdings, ListHoldings
+from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.credit.collections import CHECK_SECONDS
 from broker.redis_core.maintenance import sweeper
@@ -516,31 +515,6 @@ async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeyp
     await core.ask(item(leaf, "b"))
     go_on.set()
     await door.until(lambda: len(door.deliveries) == 2)
-
-
-async def test_a_want_of_a_partition_comes_again(
-    core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Guarantee 3: the same holds for a partition of the node, whose coordinator is the first one."""
-    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
-    node = await made(core, f"q{tag}", partitions="2")
-    await core.ask(Subscribe(node, W1, W1, 3))
-    balancer, lost = core.router(node).balancer, asyncio.Event()
-    tell = balancer.report
-
-    def refused(holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
-        if demand is None:
-            return tell(holdings)
-        monkeypatch.setattr(balancer, "report", tell)
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        answer.set_result(FAILED)
-        lost.set()
-        return answer
-
-    monkeypatch.setattr(balancer, "report", refused)
-    await core.ask(item(node, "a", partition=1))
-    await lost.wait()
-    await door.until(lambda: len(door.deliveries) == 1)
 
 
 async def free(core: RedisCore, node: str, credit: int) -> None:

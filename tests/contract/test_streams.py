@@ -177,7 +177,7 @@ async def test_workers_and_readers(core: RedisCore, door: Door, node: str) -> No
     """Beside workers: readers see every entry, each item goes to one worker, and a JID may switch between the two."""
     await declared(core, node, queueing="1", partitions="2", retention_items="100")
     await core.ask(stream(node, W1, "@latest", 0, 1))
-    await core.ask(Subscribe(node, W2, W2, 4))
+    await core.ask(Subscribe(node, W2, W2, 4, group="g"))
     await published(core, node, "a", partition=0)
     await published(core, node, "b", partition=1)
     await door.until(lambda: len(door.deliveries) == 4)
@@ -187,7 +187,7 @@ async def test_workers_and_readers(core: RedisCore, door: Door, node: str) -> No
     for item in "ab":
         assert isinstance(await core.ask(Retract(node, W2, item)), Retracted)
     door.deliveries.clear()
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 4)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 4, group="g")), Subscribed)
     await core.ask(stream(node, W2, "@earliest", 0, 1))
     await published(core, node, "c", partition=1)
     await door.until(lambda: len(door.deliveries) == 4)
@@ -319,7 +319,7 @@ async def test_e7_refused_streams_change_nothing(core: RedisCore, door: Door, no
     for asked in (stream(node, W1, "@earliest", 0, 9), stream(node, W1, "@earliest", 9)):
         assert problem(await core.ask(asked)) is Problem.PARTITION_NOT_FOUND
     await published(core, node, "waits", partition=0)
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 5)), Subscribed)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 5, group="g")), Subscribed)
     await door.until(lambda: bool(door.deliveries))
     for asked in (stream(node, W1, "@earliest", 0, 9), stream(node, W1, str(10**14), 0)):
         assert isinstance(await core.ask(asked), Refused)

@@ -117,7 +117,7 @@ async def test_not_shared(join: Join) -> None:
     refused = await client.subscribe(node, 2)
     assert refused.error == "modify not-acceptable"
     assert "name a group or partitions" in "".join(refused.element.itertext())
-    assert (await client.options(node)).error == "modify unexpected-request not-subscribed"
+    assert (await client.options(node)).error == "cancel unexpected-request not-subscribed"
     assert (await client.subscribe(node, 8, options=MEMBER)).error == ""
 
 
