@@ -42,9 +42,7 @@ from broker.model.results import (
     Refused,
     Retracted,
     Subscribed,
-    Unsubscribed,
 )
-from broker.redis_core.commands.credit import Registered, RegisterSubscription
 from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.maintenance import sweeper
@@ -508,21 +506,6 @@ async def test_a_member_shares_while_another_frontend_assigns(
     await first.until(lambda: len(first.deliveries) == 2)
     counted = await one.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.in_flight, counted.waiting) == (2, 1)
-
-
-async def test_a_partition_that_only_remembers_a_share(pair: Pair, node: str) -> None:
-    """E10: a member owns what is assigned to it, even where its shared subscription was registered late and ended elsewhere."""
-    (one, _), (two, _) = pair
-    await declared(one, node, 2)
-    await attach(one, node, A)
-    await attach(two, node, B)
-    (mine,) = await numbers(one, node, A)
-    record = await one._store.read(node)
-    assert record is not None
-    left = RegisterSubscription(node, subid(A), A, Sending(), str(2**50), several=False)
-    assert isinstance(await one.router(node).ask(1 - mine, left), Registered)
-    assert isinstance(await two.ask(Unsubscribe(node, B, B, "")), Unsubscribed)
-    assert await numbers(one, node, A) == {0, 1}
 
 
 @pytest.mark.parametrize("how", ["the scan", "a takeover"])
