@@ -128,14 +128,15 @@ def test_levels(tmp_path: Path) -> None:
 
 
 def test_partitions(tmp_path: Path) -> None:
-    """One server and a cluster, each with 1, 2 and 3 partitions, and how busy the process and the servers were."""
+    """Nodes of 1, 2 and 3 partitions on one server and on a cluster: the load of each process, and what a job costs Redis."""
     rows = _rows(tmp_path, "core", "--partitions", "3")
     assert list(rows) == [
         f"{where}_{count}{what}"
         for where in ("server", "cluster")
         for count in (1, 2, 3)
-        for what in ("", "_process", "_redis")
+        for what in ("", "_process", "_redis", "_us", "_calls")
     ]
+    assert all(rows[name]["target"] == "<= 1.15" for name in ("server_2_us", "server_3_us"))
     assert all(row["ratio"] <= 1.1 for name, row in rows.items() if row["unit"] == "cores"), "more than there is"
 
 

@@ -29,7 +29,9 @@ def bench_core(
     partitions: Annotated[
         int | None,
         typer.Option(
-            help="Measure throughput with 1, 2, 4 … and this many partitions instead.", min=1, max=MAX_PARTITIONS
+            help="Measure nodes of 1, 2, 4 … and this many partitions instead, owned by a group.",
+            min=1,
+            max=MAX_PARTITIONS,
         ),
     ] = None,
     fairness: Annotated[

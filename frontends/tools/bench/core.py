@@ -14,10 +14,11 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from broker import keys
-from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.commands import Command, Declare, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.options import AccessModel
+from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.redis_client.client import Server
@@ -229,6 +230,15 @@ def settings(url: str) -> Settings:
         partition_quota=1_000_000,
         default_access_model=AccessModel.OPEN,
     )
+
+
+async def ask(core: RedisCore, command: Command) -> Any:  # noqa: ANN401  (typed by the command)
+    """Execute a command that must not be refused."""
+    result = await core.ask(command)
+    if isinstance(result, Refused):
+        msg = f"{type(command).__name__} was refused: {result.detail}"
+        raise RuntimeError(msg)  # noqa: TRY004  (the type is right, the result is not)
+    return result
 
 
 async def micro_batch(server: Server, url: str, count: int) -> Row:

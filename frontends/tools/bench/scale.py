@@ -15,9 +15,8 @@ from rich.console import Console
 from broker.model.commands import Command, Declare, Nodes, Overview, Publish, Subscribe, Unsubscribe
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS
-from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
-from frontends.tools.bench.core import BODY, Sink, settings
+from frontends.tools.bench.core import BODY, Sink, ask, settings
 from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
@@ -62,12 +61,8 @@ class _Service:
             await asyncio.gather(*(self.ask(_subscription(Jid(f"idle{number}@localhost"), _CREDIT)) for number in many))
 
     async def ask(self, command: Command) -> Any:  # noqa: ANN401  (typed by the command)
-        """Execute a command; raises if it is refused."""
-        result = await self._core.ask(command)
-        if isinstance(result, Refused):
-            msg = f"{type(command).__name__} was refused: {result.detail}"
-            raise RuntimeError(msg)  # noqa: TRY004  (the type is right, the result is not)
-        return result
+        """Execute a command that must not be refused."""
+        return await ask(self._core, command)
 
     async def subscribe(self) -> None:
         """Subscribe one more worker, and unsubscribe it."""

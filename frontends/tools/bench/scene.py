@@ -9,11 +9,10 @@ from broker.model.commands import Command, Declare, Subscribe
 from broker.model.names import Jid, Partition
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
-from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows
 from broker.redis_core.redis_client.client import Server
-from frontends.tools.bench.core import BASE, INTAKE, Bench, Sink
+from frontends.tools.bench.core import BASE, INTAKE, Bench, Sink, ask
 
 if TYPE_CHECKING:
     import redis.asyncio as aioredis
@@ -50,11 +49,7 @@ class Scene:
 
     async def ask(self, command: Command) -> Any:  # noqa: ANN401  (typed by the command)
         """Execute a command that must not be refused."""
-        result = await self.core.ask(command)
-        if isinstance(result, Refused):
-            msg = f"{type(command).__name__} was refused: {result.detail}"
-            raise RuntimeError(msg)  # noqa: TRY004  (the type is right, the result is not)
-        return result
+        return await ask(self.core, command)
 
     async def node(self, name: str = "work", **options: str) -> "Node":
         """Declare a node."""
