@@ -184,8 +184,3 @@ def max_uses(costs: Costs, service: Service, timing: Timing, use: float = SAFE_U
 def core_hours(found: Uses) -> float:
     """Return the core hours of a million jobs: processor time, so a service that is half idle pays twice as much."""
     return found.job_us / 3_600
-
-
-def masters_swept_s(costs: Costs, service: Service) -> float:
-    """Return for how many seconds the masters are busy after a frontend has died: each other frontend sweeps all partitions."""
-    return (service.frontends - 1) * service.queues * service.partitions * costs.sweep_us / service.masters / US

@@ -1,4 +1,4 @@
-"""What processes carried, by their samples; the outlook for three times the load holds in a simulated service."""
+"""What processes carried, by their samples, and the outlook for three times the load."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +8,10 @@ import pytest
 from broker.analytics.figures import Node
 from broker.analytics.processes import add_up_samples, outlook_of, service, use_at
 from broker.scaling.costs import read_costs
-from broker.scaling.model import SAFE_USE
+from broker.scaling.model import SAFE_USE, Uses, uses
 from broker.scaling.model import Service as Modelled
 from broker.scaling.usage import MINUTE_MS, REDIS, Usage, read_all
 from frontends.tools.bench.predicted import TIMING
-from frontends.tools.bench.simulation import Seen, Simulation
 from tests.analytics.pictured import node
 
 LASTED_MS = 10 * MINUTE_MS
@@ -23,32 +22,32 @@ def _nodes() -> list[Node]:
     return [replace(node(f"jobs-{number}"), partitions=node().partitions[:1]) for number in range(QUEUES)]
 
 
-def _samples(seen: Seen) -> list[Usage]:
-    """Write what a simulated service used, as its processes would have in ten minutes at this load."""
-    scale = LASTED_MS / seen.seconds
+def _samples(shape: Modelled, modelled: Uses, share: float) -> list[Usage]:
+    """Write what the processes use in ten minutes at this load, where each costs this share of what the model has."""
     found = []
-    for kind, busy in (("xmpp", seen.frontend_busy), (REDIS, seen.master_busy)):
-        for number, seconds in enumerate(busy):
-            jobs = round(seen.rate * LASTED_MS / 1000 / len(busy)) if kind == "xmpp" else 0
+    for kind, processes, use in (
+        ("xmpp", shape.frontends, modelled.frontends),
+        (REDIS, shape.masters, modelled.master),
+    ):
+        jobs = round(modelled.rate * LASTED_MS / 1000 / processes) if kind == "xmpp" else 0
+        cpu_ms = round(use * share * LASTED_MS)
+        for number in range(processes):
             found += [
                 Usage(kind, f"{number:08x}", 0, 5_000, 100),
-                Usage(kind, f"{number:08x}", LASTED_MS, 5_000 + round(seconds * scale), 100 + jobs),
+                Usage(kind, f"{number:08x}", LASTED_MS, 5_000 + cpu_ms, 100 + jobs),
             ]
     return found
 
 
 @pytest.mark.parametrize("rate", [400.0, 1_500.0])
 @pytest.mark.parametrize("frontends", [3, 12])
-def test_three_times_the_load(rate: float, frontends: int) -> None:
-    """A simulated load predicts how busy the busiest frontend and master are at three times that, within the range."""
+@pytest.mark.parametrize("share", [0.7, 1.0, 1.4])
+def test_three_times_the_load(rate: float, frontends: int, share: float) -> None:
+    """A load predicts how busy the busiest frontend and master are at three times that, whatever a job costs there."""
     shape, costs = Modelled(frontends=frontends, masters=4, queues=QUEUES), read_costs()
-
-    def run(of: float) -> Seen:
-        return Simulation(costs.single, shape, of, workers=50_000, work_s=0.5).run(2.0, 2.0)
-
     now, later = (
-        add_up_samples(_samples(run(rate)), 0, LASTED_MS),
-        add_up_samples(_samples(run(3 * rate)), 0, LASTED_MS),
+        add_up_samples(_samples(shape, uses(costs.single, shape, of, TIMING), share), 0, LASTED_MS)
+        for of in (rate, 3 * rate)
     )
     outlook = outlook_of(now, _nodes(), costs, TIMING)
     assert outlook.service.frontends == frontends and outlook.service.masters == 4

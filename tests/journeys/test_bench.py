@@ -92,13 +92,6 @@ def test_scale_of_processes(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
-def test_simulate(tmp_path: Path) -> None:
-    """After two levels of load the busiest is named, next to the rate at which the model has something used up."""
-    rows = _rows(tmp_path, "simulate", "--frontends", "20", "--masters", "5", "--queues", "100", "--workers", "1000")
-    assert [name for name in rows if name.startswith("busiest_")]
-    assert len([name for name in rows if name.endswith("_masters")]) == 2
-
-
 def test_bounds(tmp_path: Path) -> None:
     """The longest script of a worst case, and the longest wait of others, are compared with a native command."""
     rows = _rows(tmp_path, "bounds", first=ONE_BOUND_OF_EACH_KIND)

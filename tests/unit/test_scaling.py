@@ -13,7 +13,6 @@ from broker.scaling.model import (
     Service,
     calls_of_job,
     core_hours,
-    masters_swept_s,
     max_uses,
     sweeps_per_s,
     uses,
@@ -99,12 +98,6 @@ def test_hot_queue() -> None:
     assert service.hot_share == pytest.approx(0.5 + 0.05)
     assert replace(service, partitions=10).hot_share == pytest.approx(0.1)
     assert Service(masters=10, queues=1).hot_share == 1
-
-
-def test_death_of_a_frontend() -> None:
-    """Each other frontend sweeps each partition."""
-    service = Service(frontends=11, masters=2, queues=100, partitions=4)
-    assert masters_swept_s(SIMPLE, service) == pytest.approx(10 * 400 * 60 / US / 2)
 
 
 def test_file_of_costs() -> None:

@@ -83,30 +83,6 @@ def bench_scale(
     raise typer.Exit(run_with_servers("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
-@app.command("simulate")
-def bench_simulate(  # noqa: PLR0913  (the service)
-    *,
-    frontends: Annotated[int, typer.Option(help="XMPP frontends.", min=1, max=10_000)] = 1_000,
-    masters: Annotated[int, typer.Option(help="Redis masters.", min=1, max=1_000)] = 100,
-    queues: Annotated[int, typer.Option(help="Queues.", min=1, max=1_000_000)] = 10_000,
-    partitions: Annotated[int, typer.Option(help="Partitions of each queue.", min=1, max=MAX_PARTITIONS)] = 1,
-    workers: Annotated[int, typer.Option(help="Workers of all queues.", min=1)] = 1_000_000,
-    hottest: Annotated[float, typer.Option(help="Share of all jobs that one queue has.", min=0, max=1)] = 0.01,
-    as_json: Json = False,
-    quick: Quick = False,
-) -> None:
-    """Simulate a service with more and more jobs, and say what is used up first. Starts no server.
-
-    Example: stanzaq bench simulate --frontends 200 --queues 1000
-    """
-    from frontends.tools.bench import simulate  # noqa: PLC0415
-
-    asked = simulate.Asked(frontends, masters, queues, partitions, workers, hottest)
-    if fault := simulate.refusal(asked):
-        refuse("The benchmark cannot run", fault)
-    raise typer.Exit(run_with_servers("The benchmark", partial(simulate.main, asked, as_json=as_json, quick=quick)))
-
-
 @app.command("bounds")
 def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
     """Measure how long one script call blocks Redis in the worst case, in multiples of a native command.
