@@ -28,18 +28,13 @@ class Cost:
 class Costs:
     """All costs of a job over XMPP with `batch` items in a stanza, in µs of processor time.
 
-    `xmpp` is of the XMPP server: fewer calls of Redis make fewer and larger writes there too. `exchange` is what Redis pays
-    besides in queues of several partitions, which share credit, `coordinator_us` its part at their first partition, and
-    `exchange_calls` how many calls it adds to each call of a job. `sweep_us` is of Redis for a sweep with nothing to do,
-    `beat_us` for a heartbeat, `beat_frontend_us` of the frontend for it.
+    `xmpp` is of the XMPP server: fewer calls of Redis make fewer and larger writes there too. `sweep_us` is of Redis for a sweep
+    with nothing to do, `beat_us` for a heartbeat, `beat_frontend_us` of the frontend for it.
     """
 
     redis: Cost
     frontend: Cost
     xmpp: Cost
-    exchange: Cost
-    exchange_calls: float
-    coordinator_us: float
     sweep_us: float
     beat_us: float
     beat_frontend_us: float

@@ -38,7 +38,8 @@ class Timing:
 class Service:
     """The processes, and how the load spreads over them.
 
-    `partitions` are those of each of `queues`. `hottest` is the busiest queue's share of all jobs, at least an even one.
+    `partitions` are those of each of `queues`, owned by a group if they are several: then each costs as much as a queue of one.
+    `hottest` is the busiest queue's share of all jobs, at least an even one.
     `server_cores` are those of each XMPP server. `shared_cores`: all processes share so many; None: each has its own. `latency_s`
     is how long a job is under way without its worker: 1.5 ms of an idle service, divided by 1 - SAFE_USE as in M/M/1;
     `under_way`, if given, is how many jobs are, whatever the rate.
@@ -97,7 +98,6 @@ class Uses:
     rate: float
     frontends: float
     master: float
-    coordinator: float
     xmpp: float
     machine: float
     sweeps: float
@@ -121,9 +121,9 @@ class Uses:
         return use
 
 
-LIMITS: Final = ("frontends", "master", "coordinator", "xmpp", "machine")
-"""The resources that can be used up. `master` is the one with the busiest queue and the heartbeats, `coordinator` the one that
-grants the credit of the busiest queue, `machine` the cores that all processes share, if they do."""
+LIMITS: Final = ("frontends", "master", "xmpp", "machine")
+"""The resources that can be used up. `master` is the one with the busiest queue and the heartbeats, `machine` the cores that all
+processes share, if they do."""
 
 
 def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
@@ -131,22 +131,16 @@ def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
     under_way = rate * service.latency_s if service.under_way is None else service.under_way
     calls = calls_of_job(service, under_way, costs.batch)
     beats, sweeps = service.frontends / timing.beat_s, sweeps_per_s(service, rate * calls, timing)
-    split = service.partitions > 1
-    swept_us = costs.sweep_us * sweeps / rate + (costs.exchange.of_job(calls) if split else 0.0)
-    redis_us = _job_us_at(costs.redis, calls, swept_us, rate * service.hot_share)
-    calls_made = calls * (1 + costs.exchange_calls * split)
+    redis_us = _job_us_at(costs.redis, calls, costs.sweep_us * sweeps / rate, rate * service.hot_share)
     beating_us = (costs.beat_frontend_us * beats + costs.frontend.call_us * sweeps) / rate
-    frontend_us = _job_us_at(costs.frontend, calls_made, beating_us, rate / service.frontends)
-    xmpp_us = costs.xmpp.of_job(calls_made)
+    frontend_us = _job_us_at(costs.frontend, calls, beating_us, rate / service.frontends)
+    xmpp_us = costs.xmpp.of_job(calls)
     beat_us = costs.beat_us * beats / rate
-    of_hottest = max(service.hottest, 1 / service.queues)
-    granting_us = of_hottest * costs.coordinator_us if split and service.masters > 1 else 0.0
     total_us = frontend_us + redis_us + beat_us + xmpp_us
     return Uses(
         rate=rate,
         frontends=rate * frontend_us / service.frontends / US,
         master=rate * (redis_us * service.hot_share + beat_us) / US,
-        coordinator=rate * (redis_us * service.hot_share + granting_us) / US if split else 0.0,
         xmpp=rate * xmpp_us / (service.servers * service.server_cores) / US,
         machine=0.0 if service.shared_cores is None else rate * total_us / service.shared_cores / US,
         sweeps=sweeps,

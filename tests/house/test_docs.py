@@ -115,7 +115,6 @@ def test_scaling_agrees_with_the_model() -> None:
         ("frontend, in batches of 20", batched.frontend),
         ("XMPP server, single jobs", single.xmpp),
         ("XMPP server, in batches of 20", batched.xmpp),
-        ("exchange of credit, Redis", single.exchange),
     ):
         wakes = f" {cost.wake_us} |" if cost.wake_us else " |"
         assert f"| {name} | {cost.item_us} | {cost.call_us} |{wakes}" in page

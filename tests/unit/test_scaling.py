@@ -25,9 +25,6 @@ SIMPLE = Costs(
     redis=Cost(40, 70),
     frontend=Cost(100, 80),
     xmpp=Cost(200, 0),
-    exchange=Cost(10, 100),
-    exchange_calls=0.5,
-    coordinator_us=50,
     sweep_us=60,
     beat_us=30,
     beat_frontend_us=50,
@@ -98,6 +95,15 @@ def test_hot_queue() -> None:
     assert service.hot_share == pytest.approx(0.5 + 0.05)
     assert replace(service, partitions=10).hot_share == pytest.approx(0.1)
     assert Service(masters=10, queues=1).hot_share == 1
+
+
+def test_partitions_cost_as_queues() -> None:
+    """A job costs each process as much in a queue of four partitions as in four queues."""
+    split, apart = (
+        uses(read_costs().single, service, 1_000, TIMING)
+        for service in (Service(frontends=2, partitions=4), Service(frontends=2, queues=4))
+    )
+    assert split == apart
 
 
 def test_file_of_costs() -> None:

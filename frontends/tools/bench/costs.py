@@ -18,7 +18,7 @@ from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.scaling.costs import Cost, Costs, Measured
 from broker.scripts.location import lua_directory
 from frontends.tools.bench.core import WORKERS, Bench
-from frontends.tools.bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, count_calls, scene
+from frontends.tools.bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene
 from frontends.tools.bench.report import machine
 from frontends.tools.servers.redis import RedisServer
 
@@ -26,7 +26,6 @@ _MANY: Final = 100
 _PARTITIONS: Final = 16
 _OPERATIONS: Final = 2
 _FRONTENDS: Final = 4
-_SPLIT: Final = 4
 _TIMEOUT: Final = 30.0
 _REPEATS: Final = 2_000
 
@@ -40,18 +39,6 @@ class _Alone(NamedTuple):
     beat_frontend_us: float
 
 
-class _Run(NamedTuple):
-    """A shape under load, with the calls for a job: its `own`, and those of the exchange of credit.
-
-    `granting` is the coordinator's share of the time of the exchange.
-    """
-
-    spent: Spent
-    own: float
-    exchange: float
-    granting: float
-
-
 def measure(seconds: float) -> Measured:
     """Measure everything; takes some twenty times `seconds`, and a minute."""
     load_average = os.getloadavg()[0]
@@ -61,20 +48,15 @@ def measure(seconds: float) -> Measured:
         one, batched = runner.run(_runs(Shape(), seconds, 1, BATCH))
         (many,) = runner.run(_runs(Shape(queues=QUEUES), seconds, 1))
         (four,) = runner.run(_runs(Shape(frontends=_FRONTENDS), seconds, 1))
-        split = runner.run(_runs(Shape(partitions=_SPLIT), seconds, 1, BATCH))
     redis = _waking(alone.redis, four, "redis", 1)
-    frontend = _waking(fit_cost(one.spent, many.spent, "frontend"), four, "frontend", _FRONTENDS)
-    xmpp = fit_cost(one.spent, many.spent, "xmpp")
-    exchange = _exchange(redis, *split)
+    frontend = _waking(fit_cost(one, many, "frontend"), four, "frontend", _FRONTENDS)
+    xmpp = fit_cost(one, many, "xmpp")
 
-    def of(batch: int, door: Cost, server: Cost, shared: _Run) -> Costs:
+    def of(batch: int, door: Cost, server: Cost) -> Costs:
         return Costs(
             redis=redis,
             frontend=door,
             xmpp=server,
-            exchange=exchange,
-            exchange_calls=round(sum(run.exchange for run in split) / sum(run.own for run in split), 2),
-            coordinator_us=round(exchange.of_job(shared.own) * shared.granting, 1),
             sweep_us=round(alone.sweep_us, 1),
             beat_us=round(alone.beat_us, 1),
             beat_frontend_us=round(alone.beat_frontend_us, 1),
@@ -86,10 +68,8 @@ def measure(seconds: float) -> Measured:
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         machine=machine(),
         load_average=round(load_average, 2),
-        single=of(1, frontend, xmpp, split[0]),
-        batched=of(
-            BATCH, _measure_batches(frontend, batched, "frontend"), _measure_batches(xmpp, batched, "xmpp"), split[1]
-        ),
+        single=of(1, frontend, xmpp),
+        batched=of(BATCH, _measure_batches(frontend, batched, "frontend"), _measure_batches(xmpp, batched, "xmpp")),
     )
 
 
@@ -142,23 +122,18 @@ async def _measure_saturated(client: Server, server: RedisServer, together: int,
     return (server.process.cpu_seconds() - before) / done * 1e6
 
 
-async def _runs(shape: Shape, seconds: float, *batches: int) -> list[_Run]:
+async def _runs(shape: Shape, seconds: float, *batches: int) -> list[Spent]:
     with scene(shape) as processes:
         return [await _run(processes, batch, seconds) for batch in batches]
 
 
-async def _run(processes: ProcessScene, batch: int, seconds: float) -> _Run:
+async def _run(processes: ProcessScene, batch: int, seconds: float) -> Spent:
     loads = await processes.loads(batch)
     await processes.spend(loads, seconds / 4)
     spent = await processes.spend(loads, seconds)
-    with count_calls(processes.redises) as calls:
-        await processes.spend(loads, seconds / 4)
     for load in loads:
         load.close()
-    (grants, granting), (hand_outs, handing) = (calls.get(name, (0, 0.0)) for name in ("grant_credit", "hand_out"))
-    total = sum(count for count, _ in calls.values())
-    exchange = spent.calls_of_job * (grants + hand_outs) / total
-    return _Run(spent, spent.calls_of_job - exchange, exchange, granting / (granting + handing or 1.0))
+    return spent
 
 
 def fit_cost(few: Spent, many: Spent, kind: str) -> Cost:
@@ -167,27 +142,15 @@ def fit_cost(few: Spent, many: Spent, kind: str) -> Cost:
     return _round(few.us(kind) - call_us * few.calls_of_job, call_us)
 
 
-def _measure_batches(single: Cost, run: _Run, kind: str) -> Cost:
+def _measure_batches(single: Cost, run: Spent, kind: str) -> Cost:
     """Return the cost of items in batches; a call costs as much as others."""
-    return _round(run.spent.us(kind) - single.call_us * run.own, single.call_us, single.wake_us)
+    return _round(run.us(kind) - single.call_us * run.calls_of_job, single.call_us, single.wake_us)
 
 
-def _waking(cost: Cost, idle: _Run, kind: str, processes: int) -> Cost:
+def _waking(cost: Cost, idle: Spent, kind: str, processes: int) -> Cost:
     """Add what a call costs more after sleep, from a run whose processes were idle most of the time."""
-    asleep = 1 - idle.spent.us(kind) * idle.spent.rate / processes / 1e6
-    return _round(
-        cost.item_us, cost.call_us, max(0.0, (idle.spent.us(kind) - cost.of_job(idle.own)) / idle.own / asleep)
-    )
-
-
-def _exchange(redis: Cost, single: _Run, batched: _Run) -> Cost:
-    """Return what Redis pays besides for the calls of jobs in several partitions."""
-
-    def more(run: _Run) -> float:
-        return run.spent.us("redis") - redis.of_job(run.own, max(0.0, 1 - run.spent.redis / run.spent.seconds))
-
-    call_us = max(0.0, (more(single) - more(batched)) / (single.own - batched.own))
-    return _round(more(batched) - call_us * batched.own, call_us)
+    calls, asleep = idle.calls_of_job, 1 - idle.us(kind) * idle.rate / processes / 1e6
+    return _round(cost.item_us, cost.call_us, max(0.0, (idle.us(kind) - cost.of_job(calls)) / calls / asleep))
 
 
 def _round(item_us: float, call_us: float, wake_us: float = 0.0) -> Cost:

@@ -30,8 +30,7 @@ QUEUES: Final = 32
 """Queues of a load whose calls share nothing: each has so few jobs under way that nearly every command is a call."""
 
 _SMALL_WINDOW: Final = 4
-_LOGGED: Final = 100_000
-_OPTIONS: Final = {"appendonly": "yes", "slowlog-max-len": str(_LOGGED)}
+_OPTIONS: Final = {"appendonly": "yes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,23 +161,3 @@ def scene(shape: Shape) -> Iterator[ProcessScene]:
             for _ in range(max(shape.frontends, shape.servers))
         ]
         yield ProcessScene(shape, ejabberds, redises, frontends)
-
-
-@contextmanager
-def count_calls(redises: Sequence[RedisServer]) -> Iterator[dict[str, tuple[int, float]]]:
-    """Count the calls of each operation, and add up their time within Redis in µs; the table is filled at the end."""
-    found: dict[str, tuple[int, float]] = {}
-    with ExitStack() as stack:
-        clients: list[Any] = [stack.enter_context(blocking.Redis.from_url(each.url)) for each in redises]
-        for client in clients:
-            client.slowlog_reset()
-            client.config_set("slowlog-log-slower-than", 0)
-        yield found
-        for client in clients:
-            client.config_set("slowlog-log-slower-than", -1)
-            for entry in client.slowlog_get(_LOGGED):
-                words = entry["command"].split()
-                if words[0].upper() in {b"FCALL", b"FCALL_RO"}:
-                    name = words[1].decode().split("_", 2)[2]
-                    count, us = found.get(name, (0, 0.0))
-                    found[name] = (count + 1, us + entry["duration"])
