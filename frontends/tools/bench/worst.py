@@ -101,29 +101,27 @@ async def _republish(scene: Scene) -> Play:
 
 
 async def _delete(scene: Scene) -> Play:
-    """Delete returned items as an owner who may have several subscriptions, below the maximum of collections."""
+    """Delete returned items as an owner who may have several subscriptions."""
     node = await scene.node()
     jids = await node.subscribe_workers(1, 150)
     await node.publish_items(150)
     await scene.ask(Presence(jids[0], available=False))
-    await _add_below_many(scene, node)
+    await _allow_several(scene, node)
     found: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
     return ask_together(scene, [Retract(node.name, OWNER, f"0-{entry.decode()}") for entry, _fields in found])
 
 
-async def _add_below_many(scene: Scene, node: Node) -> None:
-    """Add subscribers of fifty collections to a node, whose owners may have several subscriptions."""
-    first = int(subid("pool@x"))
-    pools = " ".join(f"{first + number}:p{number} 1" for number in range(50))
-    await scene.client.hset(keys.of_partition("meta", node.partition), mapping={"multi": "1", "pools": pools})
+async def _allow_several(scene: Scene, node: Node) -> None:
+    """Let each JID have several subscriptions to a node."""
+    await scene.client.hset(keys.of_partition("meta", node.partition), "multi", "1")
 
 
 async def _renew(scene: Scene) -> Play:
-    """Renew locks below the maximum of collections, with several subscriptions."""
+    """Renew locks of workers who may have several subscriptions."""
     node = await scene.node()
     await node.subscribe_workers(1, AT_ONCE)
     made = await node.publish_items(AT_ONCE)
-    await _add_below_many(scene, node)
+    await _allow_several(scene, node)
     return ask_together(scene, [Renew(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
 
 
