@@ -174,6 +174,11 @@ class NodeConfig:
         found = (line.rpartition("=") for line in self.fair_weights.split("\n") if line)
         return tuple((tenant, weight) for tenant, _, weight in found) if self.fair_tenants else ()
 
+    @property
+    def needs_owners(self) -> bool:
+        """Whether the node is a queue of several partitions, each of which is worked by its owner."""
+        return self.queueing and self.partitions > 1
+
     def admits(self, group: str) -> bool:
         """Return whether a consumer group is allowed; without a list any is (E26)."""
         return not self.groups.strip() or group in self.groups.split()

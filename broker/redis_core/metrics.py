@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, KeysView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -54,6 +54,8 @@ _GAUGES = {
     "kept": "Log entries that are kept when their work is done",
     "kept_bytes": "Bytes of payload in these",
 }
+
+_UNOWNED: Final = "Partitions without an owner, of a queue of several"
 
 _TOTALS = {
     "published": "Items published to a node since it was made, over all frontends",
@@ -194,12 +196,20 @@ def _buckets(names: Iterable[str], numbers: Iterable[int]) -> list[tuple[str, in
     return list(zip(names, accumulate(numbers), strict=True))
 
 
+class Measured(NamedTuple):
+    """What a node held at a time of this process's steady clock, and whether its partitions need owners."""
+
+    counted: Counted
+    at: float
+    needs_owners: bool
+
+
 class NodeGauges(Collector):
     """What each node held when it was measured last, and its totals; at most `MOST_NODES`, those that hold most."""
 
     def __init__(self) -> None:
         """Know no node."""
-        self.measured: dict[str, tuple[Counted, float]] = {}
+        self.measured: dict[str, Measured] = {}
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of nodes; it is called from another thread than the one that measures."""
@@ -211,10 +221,13 @@ class NodeGauges(Collector):
             else measured.items()
         )
         shown = [
-            (node, {**asdict(counted), "oldest_seconds": _oldest(counted, now - at)}) for node, (counted, at) in listed
+            (node, {**asdict(each.counted), "oldest_seconds": _oldest(each.counted, now - each.at)})
+            for node, each in listed
         ]
         for name, text in _GAUGES.items():
             yield _family(GaugeMetricFamily, name, text, shown)
+        owned = [(node, values) for node, values in shown if measured[node].needs_owners]
+        yield _family(GaugeMetricFamily, "partitions_unowned", _UNOWNED, owned)
         for name, text in _TOTALS.items():
             yield _family(CounterMetricFamily, name, text, shown)
 
@@ -247,8 +260,8 @@ def _family(kind: type[_Family], name: str, text: str, shown: list[tuple[str, di
     return family
 
 
-def _sort_key(measured: tuple[str, tuple[Counted, float]]) -> tuple[int, int, str]:
-    node, (counted, _) = measured
+def _sort_key(measured: tuple[str, Measured]) -> tuple[int, int, str]:
+    node, (counted, _, _) = measured
     return (counted.waiting + counted.in_flight, counted.published, node)
 
 
@@ -273,9 +286,9 @@ class Metrics:
             name: Gauge(f"stanzaq_redis_{name}_bytes", text, registry=self.registry) for name, text in _MEMORY.items()
         }
 
-    def gauge(self, node: str, counted: Counted) -> None:
+    def gauge(self, node: str, counted: Counted, *, needs_owners: bool = False) -> None:
         """Set the gauges of a node."""
-        self._nodes.measured[node] = counted, time.monotonic()
+        self._nodes.measured[node] = Measured(counted, time.monotonic(), needs_owners)
 
     def refuse(self, reason: str, node: str) -> None:
         """Count a refused command; a node is named if it has been measured: other names are those that clients think of."""

@@ -19,13 +19,24 @@ from broker.model.commands import (
     RetractBatch,
     Subscribe,
     Unlock,
+    Unsubscribe,
 )
 from broker.model.hints import Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
-from broker.model.results import Declared, Done, Published, Received, Refused, Retracted, RetractedBatch
+from broker.model.results import (
+    Declared,
+    Done,
+    Published,
+    Received,
+    Refused,
+    Retracted,
+    RetractedBatch,
+    Subscribed,
+    Unsubscribed,
+)
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.metrics import REASONS
@@ -79,6 +90,22 @@ async def test_idle_nodes_cost_nothing(make_core: MakeCore, store: Store, node: 
         calls = {name: found["calls"] for name, found in (await client.info("commandstats")).items()}
     assert not any("fcall" in name for name in calls) and sum(calls.values()) <= 8
     assert shown(core, f"{node}/59", "waiting") == 0
+
+
+async def test_partitions_without_owners(make_core: MakeCore, node: str) -> None:
+    """A queue of several partitions tells how many have no owner, also when nothing but their owners has changed."""
+    core, _ = await make_core()
+    for name, queueing in (("queue", "1"), ("log", "0")):
+        options = {"stanzaq#partitions": ("4",), "{urn:xmpp:pubsub:queueing:0}enabled": (queueing,)}
+        assert isinstance(await core.ask(Declare(f"{node}/{name}", ALICE, options)), Declared)
+    await declared(core, f"{node}/one")
+    await measured(core, f"{node}/queue", "partitions_unowned", 4)
+    queue = f"{node}/queue"
+    assert isinstance(await core.ask(Subscribe(queue, WORKER, WORKER, 4, partitions=(0, 2), group="g")), Subscribed)
+    await measured(core, queue, "partitions_unowned", 2)
+    assert isinstance(await core.ask(Unsubscribe(queue, WORKER, WORKER, "")), Unsubscribed)
+    await measured(core, queue, "partitions_unowned", 4)
+    assert shown(core, f"{node}/log", "partitions_unowned") is shown(core, f"{node}/one", "partitions_unowned") is None
 
 
 async def test_deleted_nodes_leave_nothing(

@@ -368,7 +368,7 @@ def test_rules_go_by_values() -> None:
 def _page() -> bytes:
     """Return the metrics of a frontend that has served a node."""
     metrics = Metrics()
-    metrics.gauge("jobs", Counted(1, 1, 0, 0, 0, 5, 1, 1))
+    metrics.gauge("jobs", Counted(1, 1, 0, 0, 0, 5, 1, 1), needs_owners=True)
     metrics.tally.nodes["jobs"].wait(1)
     return generate_latest(metrics.registry)
 

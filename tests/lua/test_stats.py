@@ -77,6 +77,30 @@ def test_what_ever_was(queue: Queue) -> None:
     assert queue.ever()[0] == 3 and queue.ever()[1] >= 2
 
 
+def unowned(queue: Queue) -> int:
+    """Return whether the partition is counted as one without an owner."""
+    return int(queue.run("stats").rows[14])
+
+
+def test_partitions_without_an_owner(unopened: Queue) -> None:
+    """A partition of several is counted while nobody owns it: before it has an owner, and when the owner's lease has ended."""
+    queue = unopened
+    queue.open(partitions=3)
+    assert unowned(queue) == 1
+    queue.attach(W1)
+    assert unowned(queue) == 0
+    queue.now += 60_001
+    queue.expire()
+    assert unowned(queue) == 1
+
+
+@pytest.mark.parametrize("options", [{"partitions": 1}, {"partitions": 3, "queueing": "0"}])
+def test_what_needs_no_owner(unopened: Queue, options: dict[str, object]) -> None:
+    """The only partition of a queue is shared by its subscribers, and readers of a log share its partitions."""
+    unopened.open(**options)
+    assert unowned(unopened) == 0
+
+
 def resting(queue: Queue, hints: str) -> None:
     """Publish many items with these hints; with `after` they wait for another."""
     names = [f"x{number}" for number in range(150)]

@@ -37,7 +37,7 @@ class Counted:
 
     `published`, `finished` and `attempts` are totals since the node's creation, so that two reads make a rate: log entries (an
     item, a version of one, or a rewrite for a move), finished entries, and deliveries that ended in any way. `dependent` items
-    wait for others.
+    wait for others. Nobody owns `partitions_unowned` of a queue's several partitions; of one partition it is 0.
     """
 
     waiting: int
@@ -54,6 +54,7 @@ class Counted:
     finished: int = 0
     attempts: int = 0
     dependent: int = 0
+    partitions_unowned: int = 0
 
 
 @frozen

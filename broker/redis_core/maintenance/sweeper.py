@@ -352,9 +352,10 @@ class Sweeper:
         metrics.keep(there)
         wanted = [name for name in there if name in changed or name not in metrics.measured]
         for names in in_pages(wanted):
-            measured = await count_nodes(self._store, await self._store.records(names))
+            records = {record.name: record for record in await self._store.records(names)}
+            measured = await count_nodes(self._store, tuple(records.values()))
             for name, counted in measured.items():
-                metrics.gauge(name, counted)
+                metrics.gauge(name, counted, needs_owners=records[name].config.needs_owners)
             if measured:
                 await self._core.histories.note(upto, measured)
         self._measured_ms = upto

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,18 @@ def test_waiting_items_age(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = metrics.registry.get_sample_value
     assert sample("stanzaq_node_oldest_seconds", {"node": "waits"}) == 2.5
     assert sample("stanzaq_node_oldest_seconds", {"node": "empty"}) == 0
+
+
+def test_partitions_that_need_owners() -> None:
+    """Only a queue of several partitions has the number of those without an owner: of other nodes it would say nothing."""
+    metrics = Metrics()
+    counted = replace(_counted(1), partitions_unowned=2)
+    metrics.gauge("several", counted, needs_owners=True)
+    metrics.gauge("owned", _counted(1), needs_owners=True)
+    metrics.gauge("one", _counted(1))
+    sample = metrics.registry.get_sample_value
+    found = [sample("stanzaq_node_partitions_unowned", {"node": node}) for node in ("several", "owned", "one")]
+    assert found == [2, 0, None]
 
 
 def test_metrics_of_workers_are_listed() -> None:
