@@ -42,6 +42,7 @@ from broker.model.results import (
     Subscribed,
 )
 from broker.redis_core.core import RedisCore
+from broker.redis_core.nodes.diagnostics import examine_nodes
 from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import library
@@ -368,6 +369,18 @@ async def test_doctor(make_core: MakeCore, server: RedisServer) -> None:
     found = {each.what: each for each in await examine(as_user(server.url, "inspector"), 2.0)}
     assert [name for name, each in found.items() if each.level is Level.PROBLEM or "allowed to" in each.found] == []
     assert {"memory", "format", "role"} < found.keys() and found["functions"].level is Level.FINE
+
+
+async def test_who_sees_partitions_without_owners(make_core: MakeCore, server: RedisServer) -> None:
+    """Whoever may read queues is told of items without an owner; others, and of an unreachable Redis, are told nothing."""
+    core, _ = await make_core(as_user(server.url, "stanzaq"))
+    assert isinstance(await core.ask(Declare("jobs", ALICE, {"stanzaq#partitions": ("4",)})), Declared)
+    await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4, partition=2))
+    for name in ("inspector", "stanzaq"):
+        (found,) = await examine_nodes(as_user(server.url, name), 2.0)
+        assert found.level is Level.WARNING and "jobs (2)" in found.found
+    for url in (as_user(server.url, "doctor"), "redis://127.0.0.1:1/0", "embedded:/tmp/nothing"):
+        assert await examine_nodes(url, 2.0) == []
 
 
 async def test_doctor_compares_code(server: RedisServer) -> None:

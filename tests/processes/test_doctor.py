@@ -79,6 +79,7 @@ def test_as_it_should_be() -> None:
             "answers in",
             "disk",
             "clocks",
+            "owners",
         } == found.keys()
         # The disk of this machine may be full.
         assert "are free" in found.pop("disk")["found"]
