@@ -36,6 +36,10 @@ FIRING = {
         f"stanzaq_node_oldest_seconds{{{NODE}%s}}": ("600.1+0x40", "599.9+0x40"),
         f"stanzaq_node_subscribers{{{NODE}%s}}": ("0+0x40", "0+0x40"),
     },
+    "StanzaqPartitionsUnowned": {
+        f"stanzaq_node_partitions_unowned{{{NODE}%s}}": ("2+0x40", "2+0x40"),
+        f"stanzaq_node_oldest_seconds{{{NODE}%s}}": ("61+0x40", "59+0x40"),
+    },
     "StanzaqLocksExpire": {
         f"stanzaq_expired_total{{{SERIES}%s}}": ("0+11x40", "0+9x40"),
         f"stanzaq_delivered_total{{{SERIES}%s}}": ("0+100x40", "0+100x40"),
@@ -112,7 +116,7 @@ def test_alerts(alert: str, everything: Everything, tmp_path: Path) -> None:
     labels = dict(rule["labels"])
     if alert == "StanzaqFailedLogins":
         labels["door"] = "rest"
-    if alert in {"StanzaqBacklog", "StanzaqItemsAge", "StanzaqNodeFull", *BURNS}:
+    if alert in {"StanzaqBacklog", "StanzaqItemsAge", "StanzaqPartitionsUnowned", "StanzaqNodeFull", *BURNS}:
         labels["node"] = "jobs"
     if alert in BURNS:
         labels |= {"namespace": "work", "app_kubernetes_io_instance": "queues"}
@@ -133,6 +137,7 @@ def _filled(alert: str, annotations: dict[str, str]) -> dict[str, str]:
     said = {
         "StanzaqBacklog": "10001 items wait in jobs",
         "StanzaqItemsAge": "The oldest item of jobs has waited for 10m 0s",
+        "StanzaqPartitionsUnowned": "2 partitions of jobs have no owner, and items wait",
         "StanzaqLocksExpire": "11% of the deliveries end in an expired lock",
         "StanzaqDeadLetters": "30 items became dead letters in 15 minutes",
         "StanzaqNoReadyFrontend": "No frontend of the door xmpp is ready",
@@ -184,7 +189,7 @@ def test_names_of_dead_letters() -> None:
         assert letters and re.fullmatch(default, letters)
     more = ("--set-json", r'monitoring.deadLetters="dead\\..*: #"')
     found = [rule["expr"] for rule in _alerts(rendered("helm4", *having("monitoring"), *more))]
-    assert sum(r'node!~"dead\\..*: #"' in expr for expr in found) == 2
+    assert sum(r'node!~"dead\\..*: #"' in expr for expr in found) == 3
 
 
 def test_no_limit_of_memory(everything: Everything, tmp_path: Path) -> None:

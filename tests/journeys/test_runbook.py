@@ -193,6 +193,20 @@ async def test_one_starves_the_rest(house: House) -> None:
         await house.quick.next(Delivery)
 
 
+async def test_partitions_without_owners(house: House) -> None:
+    """The only member has credit for one partition: doctor names the others that have items, and another member takes them."""
+    await declared(house.owner, partitions="4")
+    assert (await house.slow.subscribe("jobs", 1, options={"stanzaq#group": "resizers"})).error == ""
+    for partition in (0, 1, 3):
+        item = f"<item xmlns:q='urn:stanzaq:0' q:partition='{partition}'><job xmlns='urn:x'/></item>"
+        assert (await house.owner.pubsub(f"<publish node='jobs'>{item}</publish>")).error == ""
+    await house.slow.next(Delivery)
+    await asyncio.to_thread(house.desk.follow, "Nobody owns a partition")
+    assert (await house.quick.subscribe("jobs", 20, options={"stanzaq#group": "resizers"})).error == ""
+    for _ in range(2):
+        await house.quick.next(Delivery)
+
+
 @pytest.mark.parametrize("house", [{"maxmemory": "6mb", "appendonly": "yes"}], indirect=True)
 async def test_memory(house: House) -> None:
     """A full Redis refuses publishers; the page says so, and its last command lets them continue."""

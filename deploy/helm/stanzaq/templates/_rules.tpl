@@ -18,6 +18,14 @@
   annotations:
     summary: '{{ `The oldest item of {{ $labels.node }} has waited for {{ $value | humanizeDuration }}` }}'
     description: Nobody takes it; check that the node has subscribers with free credit.
+- alert: StanzaqPartitionsUnowned
+  # The oldest item is young where leases or a collection take what nobody owns.
+  expr: {{ printf "max by (node) (stanzaq_node_partitions_unowned{%s}) > 0 and max by (node) (stanzaq_node_oldest_seconds{%[1]s}) > 60" $queues | quote }}
+  for: 10m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $value }} partitions of {{ $labels.node }} have no owner, and items wait` }}'
+    description: stanzaq doctor names them. Start members of its group, with at least as much credit as it has partitions.
 - alert: StanzaqLocksExpire
   expr: sum(rate(stanzaq_expired_total{ {{- $series -}} }[10m])) / sum(rate(stanzaq_delivered_total{ {{- $series -}} }[10m])) > {{ $limits.expiredRatio }}
   for: 10m
