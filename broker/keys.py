@@ -68,10 +68,10 @@ TABLE: Final = (
         "locks_by_subscriber",
         "zset",
         "partition",
-        "token and position of locked items; score is the holder's subid",
+        "token and position of locked items, or in a collection token and reference; score is the holder's subid",
         "sum of credit",
     ),
-    Key("subscribers", "hash", "partition", "subid -> credit, bounces, sending, jid, pool", "100,000 subscribers"),
+    Key("subscribers", "hash", "partition", "subid -> credit, bounces, sending, jid", "100,000 subscribers"),
     Key(
         "ready_subscribers",
         "zset",
@@ -208,47 +208,44 @@ TABLE: Final = (
         "sum of readers' credit",
     ),
     Key(
-        "grants",
+        "references",
         "hash",
         "partition",
-        "subid -> number of the last grant of credit that was taken here",
-        "100,000 subscribers",
+        "reference of a collection -> position of its lock; `=` and position -> reference, sending, collection, subid",
+        "twice the sum of credit",
     ),
     Key(
-        "usage",
+        "lent",
         "hash",
         "partition",
-        "of a coordinator: subid -> credit that other partitions use, registration under way, scope",
-        "100,000 subscribers",
-    ),
-    Key(
-        "ledger",
-        "hash",
-        "partition",
-        "of a coordinator: subid and partition -> held, version, last grant, amount due, 1 if unknown there, turn before",
+        "of a collection: reference -> subid, turn, turn before, pause until the next look, lock time, end, why it ends, queue",
         "sum of credit",
     ),
     Key(
-        "grants_underway",
+        "looks",
         "zset",
         "partition",
-        "of a coordinator: subids and partitions with a grant on its way; score is when it was sent last in ms",
+        "of a collection: references; score is when to look at each next, in ms of its own time",
         "sum of credit",
     ),
     Key(
-        "demand",
-        "zset",
-        "partition",
-        "of a coordinator: numbers of partitions that want credit; score is their turn",
-        "1,024 partitions",
+        "asking", "zset", "partition", "of a collection: queues that ask for subscribers; score is their turn", "queues"
     ),
     Key(
-        "wanted",
+        "wants",
         "hash",
         "partition",
-        "of a coordinator: number of a partition -> version of its last demand, how much credit it wants, and of whom",
-        "1,024 partitions",
+        "of a collection: queue -> for how many items, its level, when, its time in ms then, its lock time, last holders",
+        "queues",
     ),
+    Key(
+        "passed_over",
+        "zset",
+        "partition",
+        "of a collection: subid and queue that does not admit it; score is until when, in ms of the collection's time",
+        "a minute's refusals",
+    ),
+    Key("scopes", "hash", "partition", "of a collection: subid -> what the subscription is for", "100,000 subscribers"),
     Key(
         "subscription_expiry",
         "zset",
@@ -260,7 +257,7 @@ TABLE: Final = (
         "locks_to_release",
         "hash",
         "partition",
-        "subid of an ended subscription with locks -> last token to release, how, why, and its pool",
+        "subid of an ended subscription with locks -> last token to release, how and why",
         "drained by sweeps",
     ),
     Key("group_heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
@@ -359,13 +356,6 @@ TABLE: Final = (
         "partition",
         "group -> epoch, fence, end of the lease and 1 while it is there, of the link that reads for it",
         "1,000 groups",
-    ),
-    Key(
-        "pool_partitions",
-        "hash",
-        "partition",
-        "of a collection: partition below it -> its number in the pool",
-        "1,024 partitions",
     ),
     Key(
         "schedules",
@@ -560,7 +550,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}

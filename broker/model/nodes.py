@@ -9,7 +9,7 @@ from typing import Final
 from broker.model.fields import Option
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
-from broker.model.options import BY_NAME, FORCED, OPTIONS, NodeConfig
+from broker.model.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 
 MAX_AFFILIATIONS: Final = 10_000
@@ -29,6 +29,10 @@ class Affiliation(Enum):
     MEMBER = "member"
     NONE = "none"
     OUTCAST = "outcast"
+
+
+READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
+"""Those that may read a node whatever its access model is."""
 
 
 def change_config(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> NodeConfig:
@@ -139,6 +143,12 @@ class NodeRecord:
     def affiliation(self, jid: Jid) -> Affiliation:
         """Return the affiliation of a bare JID."""
         return self.affiliations.get(jid, Affiliation.NONE)
+
+    def is_readable(self, jid: Jid) -> bool:
+        """Return whether a bare JID may subscribe to the node without being asked for anything more."""
+        affiliation = self.affiliation(jid)
+        is_open = affiliation is Affiliation.NONE and self.config.access_model is AccessModel.OPEN
+        return is_open or affiliation in READERS
 
 
 def form_values(node: str, config: NodeConfig) -> dict[str, str]:

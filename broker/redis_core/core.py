@@ -383,6 +383,10 @@ class RedisCore:
         self.router(node).on_subscription_ended(jid)
         self._handlers.subscriptions.note_ended(node, jid)
 
+    def free_references(self, collection: str, words: Sequence[tuple[str, str]]) -> None:
+        """Tell a collection how locks under its references have ended."""
+        self.router(collection).turns.book(words)
+
     def wake(self, process: str, partition: Partition, subid: str) -> None:
         """Wake the pull subscription that waits in a process for items of a partition."""
         if process == self.name:
@@ -479,12 +483,9 @@ class RedisCore:
         if node in self._routers:
             self._routers[node].forget()
 
-    async def register_all(self, node: str) -> None:
-        """Register subscriptions in all present partitions of a node."""
-        router = self.router(node)
-        await router.known.read()
-        await router.register_all()
-        await router.audit()
+    async def withdraw_references(self, node: str, *, all_of_them: bool = False) -> None:
+        """End what subscribers of a collection hold in queues that are not below it or do not admit them, or everywhere."""
+        await self.router(node).apply_tree(withdraw_all=all_of_them)
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors. A core that stops may never begin it."""

@@ -10,7 +10,7 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.results import Result
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
-from broker.redis_core.commands.credit import CreditReport
+from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
 from broker.tasks import Reply
 
@@ -48,6 +48,9 @@ class CorePort(Protocol):
     def subscription_ended(self, node: str, jid: Jid) -> None:
         """Handle a subscription that ended by itself, since its subscriber cannot be reached."""
 
+    def free_references(self, collection: str, words: Sequence[tuple[str, str]]) -> None:
+        """Tell a collection how locks under its references have ended."""
+
     def wake(self, process: str, partition: Partition, subid: str) -> None:
         """Wake the pull subscription that waits in a process for items of a partition."""
 
@@ -76,8 +79,11 @@ class NodePort(Protocol):
     def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Take a command that belongs to another partition."""
 
-    def on_credit_report(self, partition: Partition, partitions: int, report: CreditReport) -> None:
-        """Carry a script's report on shared credit."""
+    def on_asks(self, partition: Partition, asks: Asks) -> None:
+        """Ask the collections above for subscribers."""
+
+    def on_turn_due(self) -> None:
+        """Take a turn of the collection."""
 
 
 class HandlerPort(Protocol):
@@ -97,8 +103,8 @@ class HandlerPort(Protocol):
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""
 
-    async def register_all(self, node: str) -> None:
-        """Register subscriptions in all present partitions of a node."""
+    async def withdraw_references(self, node: str, *, all_of_them: bool = False) -> None:
+        """End what subscribers of a collection hold in queues that are not below it or do not admit them, or everywhere."""
 
     def tell(self, notice: Notice) -> None:
         """Hand a notice to the door."""

@@ -164,9 +164,7 @@ local function subscribers(prefix, most, say)
     for _, subid in ipairs(redis.call('ZRANGE', prefix .. where, 0, left - 1)) do
       local line = redis.call('HGET', prefix .. 'subscribers', subid)
       if line and left > 0 then
-        local credit, bounces, sending, length, jid = string.match(line, '^(%d+) (%d+) (%w+):?(%d*) (.*)$')
-        -- For a subscription through a collection the pool follows the JID.
-        if length ~= '' then jid = string.sub(jid, 1, length) .. ' through ' .. string.match(string.sub(jid, length + 2), '^%d+:(.*)$') end
+        local credit, bounces, sending, jid = string.match(line, '^(%d+) (%d+) (%w+) (.*)$')
         say(string.format('%d of %s, %s bounces, %s, ', redis.call('ZCOUNT', prefix .. 'locks_by_subscriber', subid, subid), credit, bounces, sending)
           .. jid .. selects(subid))
         left = left - 1

@@ -16,7 +16,7 @@ local function cancel(row, entry)
     return
   end
   lock_end.cancel(flight)
-  notices.tell({'cancelled', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
+  notices.tell({'cancelled', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
 end
 
 local results = budget.each(rows, function(row)

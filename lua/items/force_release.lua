@@ -26,7 +26,7 @@ for _, flight in ipairs(inflight.get_many(places)) do
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
     lock_end.release(flight, 'released', {reason = 'forced', delay_ms = 0})
-    notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
+    notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
   end
 end
 write_buffer.flush()

@@ -9,6 +9,7 @@ local results = ack_rules.each(rows, function(row, verdict)
   partition_owner.renew_when_seen(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
+  if references.has_ended(row.flight) then return {'lock-lost'} end
   local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
   write_buffer.add('ZADD', key.lock_deadlines, string.format('%d', deadline), row.position)
   worker_deaths.forget(row.position)

@@ -7,10 +7,10 @@ local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
 
--- Answers a row, with the `pool` and the `subid` of a lock that ended.
-local function answer(row, holder, pool, subid)
+-- Answers a row, with the `collection` and the `subid` of a lock that ended.
+local function answer(row, holder, collection, subid)
   replay_cache.give(row, holder)
-  return pool and {'ok', holder, pool, subid} or holder
+  return collection and {'ok', holder, collection, subid} or holder
 end
 
 local decide = arg.together == '' and ack_rules.each or ack_rules.all_or_none
@@ -18,7 +18,7 @@ local results = decide(rows, function(row, verdict)
   partition_owner.renew_when_seen(row.subids)
   if verdict == 'held' then
     lock_end.acknowledge(row.flight)
-    return answer(row, row.flight.jid, pools.describe(row.flight.subid))
+    return answer(row, row.flight.jid, references.describe(row.flight))
   elseif verdict == 'waiting' then
     items.drop(row.position, row.entry)
     group_order.remove(row.position)

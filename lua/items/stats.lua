@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Count what a partition holds, and tell the age of the oldest item that may go out, or at most the age of one before it. A queue of
 -- several partitions is worked by owners: the last count is 1 if this one has none.
--- ARGV: now revision number
+-- ARGV: now revision
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
@@ -83,6 +83,7 @@ while scan and looked < 500 do
   end
   scan = found[1] ~= '0' and found[1]
 end
-local unowned = call.partition_several and not (call.partition_log_only or partition_owner.get())
+local several = call.partition_before.partitions and not call.partition_collects
+local unowned = several and not (call.partition_log_only or partition_owner.get())
 return respond.results({waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
   call.partition_kept_bytes, published, finished, count_added(key.journal), waits, unowned and 1 or 0})

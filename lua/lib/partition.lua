@@ -1,5 +1,5 @@
 -- The partition's clock, options and counters: read once when a script starts, written once when it ends.
--- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, several = nil, ordered = nil, fence = nil, owner = nil, pools = nil, paused = nil, multi = nil, selects = nil, hinted = nil, wants_since = nil, past_pools = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
+-- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, collects = nil, ordered = nil, fence = nil, owner = nil, paused = nil, multi = nil, selects = nil, hinted = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
 local partition = {}
 
 -- HGETALL: few of the fields exist, so HMGET would look for most in vain.
@@ -41,14 +41,14 @@ function partition.load()
   call.partition_token = tonumber(meta.token)
   call.partition_journal_max = meta.journal_max
   call.partition_confirms = meta.confirms == '1'
-  call.partition_several = meta.partitions and meta.partitions ~= '1'
+  -- A collection has no partitions.
+  call.partition_collects = meta.partitions == '0'
   call.partition_ordered = meta.ordered == '1'
-  call.partition_fence, call.partition_owner, call.partition_pools = tonumber(meta.fence or 0), meta.owner, meta.pools
+  call.partition_fence, call.partition_owner = tonumber(meta.fence or 0), meta.owner
   -- A paused node hands nothing out; its locks may still be ended.
   call.partition_paused = meta.paused == '1'
   -- Set once a JID had a second subscription, a subscription had a selector, an item had a delay, priority or expiry.
   call.partition_multi, call.partition_selects, call.partition_hinted = meta.multi == '1', meta.selects == '1', meta.hinted == '1'
-  call.partition_wants_since, call.partition_past_pools = meta.wants_since, meta.past_pools
   call.partition_before = meta
   -- The log as a stream: limits of what is kept (0: no limit), how much is kept, up to where it was trimmed, and the last entry removed.
   call.partition_log_only = meta.queueing == '0'
@@ -61,7 +61,7 @@ function partition.load()
   return nil
 end
 
--- Turns on a feature of the partition for good (`confirms`, `streams`, `multi`, `selects` or `hinted`); returns true. Scripts skip
+-- Turns on a feature of the partition for good (`confirms`, `streams`, `multi`, `selects`, `hinted` or `referenced`); returns true. Scripts skip
 -- features that are not turned on.
 function partition.turn_on(what)
   redis.call('HSET', key.meta, what, '1')

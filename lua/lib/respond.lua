@@ -1,5 +1,5 @@
 -- Replies of operations on a partition: {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be done at once,
--- token, credit report}. Lists that are empty may be false. The constants are the places of values that operations change.
+-- token}. Lists that are empty may be false. The constants are the places of values that operations change.
 local respond = {DELIVERIES = 3, DUE = 6, MORE = 7}
 local NOTHING = {}
 
@@ -9,40 +9,39 @@ local function some(list)
 end
 
 -- Returns the reply of an operation that hands out nothing new, with `due` and `more` other than 0, and with `besides`: a table that may
--- have `deliveries` and `credit`.
+-- have `deliveries`.
 function respond.results(results, due, more, besides)
   besides = besides or NOTHING
-  return {'ok', results, besides.deliveries or false, some(call.notices_made), false, due or 0, more or 0, call.partition_token,
-    besides.credit}
+  return {'ok', results, besides.deliveries or false, some(call.notices_made), false, due or 0, more or 0, call.partition_token}
 end
 
--- The last step of every operation that may hand items out: update turns, dispatch; with `receive` let pull subscriptions receive, which
+-- The last step of every operation that may hand items out: update turns, dispatch; with `receive` let those receive that have no turn, which
 -- returns the results; wake others, serve log readers, trim, save, reply. A caller that cannot send gets no deliveries; if there is
 -- something to send, the due time makes a frontend sweep at once.
 function respond.make(results, hint, receive)
   send_marks.record()
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
-  if receive then results = receive() end
+  if receive then results = receive(deliveries) end
   if call.partition_before.fair and call.fair_intake_behind then more = 1 end
   -- Asked here: most partitions use none of these.
   if budget.over() then
     more = 1
   else
-    if call.partition_selects then more = math.max(more, matching.find_demand()) end
     more = math.max(more, waiters.wake(hint))
     if call.partition_streams then more = math.max(more, log_delivery.run(deliveries)) end
     if call.partition_kept > 0 then more = math.max(more, trim.excess()) end
   end
   if call.partition_selects then selection_progress.save() end
   write_buffer.flush()
-  local told = credit_report.make()
+  if call.partition_collects then semaphore.tell() elseif more == 0 then asking.ask() end
+  references.tell()
   partition.save()
   if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
   local owed = call.dispatch_owed or call.partition_streams and not (call.caller_sends or call.caller_alone)
   local due = owed and call.partition_now or next_due.time()
   if call.partition_before.limits and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end
-  if credit.coordinates() then due = coordinator.next(due) end
-  return {'ok', some(results), some(deliveries), some(call.notices_made), some(call.handovers_made), due, more, call.partition_token, some(told)}
+  due = call.partition_collects and semaphore.next(due) or asking.next(due)
+  return {'ok', some(results), some(deliveries), some(call.notices_made), some(call.handovers_made), due, more, call.partition_token}
 end

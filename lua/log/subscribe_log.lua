@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere; with `-`
--- those that are known here stay as they are.
+-- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start lease
 -- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
 local refusal = partition.load()
@@ -18,8 +17,7 @@ local function begin(row, position)
 end
 
 local results = budget.each(rows, function(row)
-  local known, reads = subscriptions.get(row.subid), row.start ~= '' and row.start ~= '-'
-  if known and row.start == '-' then return {'ok', 0, '', 0} end
+  local known, reads = subscriptions.get(row.subid), row.start ~= ''
   local position, gap = nil, 0
   if reads then position, gap = start_position.resolve(row.start) end
   if reads and not position then return {'offset-not-found'} end

@@ -1,7 +1,7 @@
 #!lua
 -- Bring a partition to the revision of its node. Create it if it does not exist; change nothing if it is up to date. A partition that is
 -- newer than the record answers `newer` with its revision: Redis lost a change of the record.
--- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits by_key result_ms fair | tenant weight
+-- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused retry_delay limits by_key result_ms fair above | tenant weight
 -- RETURNS: ok deleted newer
 local state, known = unpack(redis.call('HMGET', key.meta, 'state', 'revision'))
 if state == 'deleted' then return {'deleted'} end
@@ -35,6 +35,7 @@ if revision < tonumber(arg.revision) then
   if arg.limits == '' then redis.call('HDEL', key.meta, 'rate_at') end
   put('result_ms', arg.result_ms, '3600000')
   put('fair', arg.fair, '')
+  put('above', arg.above, '')
   put('weighted', #rows > 0 and '1' or '', '')
   redis.call('UNLINK', key.fair_weights)
   for _, row in ipairs(rows) do redis.call('HSET', key.fair_weights, row.tenant, row.weight) end

@@ -14,7 +14,7 @@ for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
   local flight = flying[i]
   if flight then
-    notices.tell({'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
+    notices.tell({'unlocked', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
     lock_end.lose(flight, 'expired', {})
   else
     write_buffer.add('ZREM', key.lock_deadlines, position)
@@ -33,7 +33,6 @@ local more_names = dedupe_window.tidy(dedupe_window.SOME)
 if call.partition_before.replies then outcomes.forget(outcomes.FORGET) end
 -- Asked here: most partitions keep no finished items and need no trim.
 local more_aged = call.partition_kept > 0 and trim.by_age() or 0
-if credit.coordinates() then coordinator.resume() end
 local reply = respond.make({}, dispatch.LIMIT)
 local deliveries = reply[respond.DELIVERIES] or {}
 for _, value in ipairs(repeated) do deliveries[#deliveries + 1] = value end

@@ -10,7 +10,7 @@ for i, row in ipairs(rows) do
   results[i] = refused
   if subid then
     local subscriber = subscriptions.get(subid)
-    local scope, line = usage.read(subid).scope, selectors.line(subid)
+    local scope, line = redis.call('HGET', key.scopes, subid) or '', selectors.line(subid)
     results[i] = {'ok', subscriber.limit, subscriptions.sending(subscriber), subscription_expiry.of(subid), subid,
       (scope ~= '' or line) and scope or nil, line}
   end

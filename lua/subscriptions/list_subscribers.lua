@@ -8,9 +8,8 @@ local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200)
 local scopes, subids, credits, holdings = {}, {}, {}, {}
 for i = 1, #found[2], 2 do
   local subscriber = subscriptions.read(found[2][i], found[2][i + 1])
-  jids[#jids + 1], scopes[#scopes + 1] = subscriber.jid, usage.read(subscriber.subid).scope
-  -- A subscription with a pool belongs to a collection, not to this node.
-  subids[#subids + 1] = subscriber.pool and '' or subscriber.subid
+  jids[#jids + 1], scopes[#scopes + 1] = subscriber.jid, redis.call('HGET', key.scopes, subscriber.subid) or ''
+  subids[#subids + 1] = subscriber.subid
   credits[#credits + 1] = subscriber.limit
   holdings[#holdings + 1] = redis.call('ZCOUNT', key.locks_by_subscriber, subscriber.subid, subscriber.subid)
 end

@@ -66,14 +66,13 @@ async def look(core: RedisCore, node: str) -> Snapshot:
 
 async def _part(core: RedisCore, record: NodeRecord, number: int) -> Seen:
     partition = record.partition(number)
-    meta, owners, subscribers, inflight, deadlines, usage = await core._server.commands(
+    meta, owners, subscribers, inflight, deadlines = await core._server.commands(
         [
             ("HMGET", keys.of_partition("meta", partition), "fence", "owner"),
             ("HGETALL", keys.of_partition("group_epochs", partition)),
             ("HGETALL", keys.of_partition("subscribers", partition)),
             ("HGETALL", keys.of_partition("inflight", partition)),
             ("ZRANGE", keys.of_partition("lock_deadlines", partition), 0, -1, "WITHSCORES"),
-            ("HGETALL", keys.of_partition("usage", partition)),
         ]
     )
     browsed = await core.router(record.name).ask(number, Browse(record.name, OWNER, (), 1_000))
@@ -81,9 +80,7 @@ async def _part(core: RedisCore, record: NodeRecord, number: int) -> Seen:
     names, limits = {}, {}
     for name, line in _texts(subscribers).items():
         limit, _bounces, _qos, jid = line.split(" ", 3)
-        # Of the coordinator's credit it may use what the other partitions do not.
-        used = int(_texts(usage).get(name, "0").split(" ")[0])
-        names[name], limits[Jid(jid)] = Jid(jid), max(0, int(limit) - used)
+        names[name], limits[Jid(jid)] = Jid(jid), int(limit)
     until = {place.decode(): int(float(score)) for place, score in deadlines}
     locks = {}
     for place, line in _texts(inflight).items():

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import count
@@ -17,11 +18,23 @@ from redis.crc import key_slot
 from broker import codec, keys
 from broker.address import Address
 from broker.analytics.source.servers import Servers
-from broker.model.commands import Browse, Configure, Declare, Describe, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import (
+    Browse,
+    Configure,
+    Declare,
+    Describe,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
 from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Declared, Described, Done, Published, Refused, Retracted
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
@@ -38,7 +51,7 @@ from tests.waiting import PATIENCE_SECONDS
 pytestmark = pytest.mark.parametrize("store", ["cluster"], indirect=True)
 
 ALICE = Jid("alice@x/home")
-W1 = Jid("w1@x/a")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
 
 
 def item(node: str, item_id: str | None = None) -> Publish:
@@ -273,13 +286,67 @@ async def test_a_lost_reply(
         assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, 3)
 
 
-async def declared_at(core: RedisCore, nodes: RedisCluster, owner: RedisServer) -> str:
+async def declared_at(core: RedisCore, nodes: RedisCluster, owner: RedisServer, **options: str) -> str:
     """Make a node whose partition lives on a certain master."""
+    fields = {f"pubsub#{name}": (value,) for name, value in options.items()} or {"stanzaq#max_deliveries": ("1",)}
     while True:
         name = f"jobs-{secrets.token_hex(4)}"
-        assert await core.ask(Declare(name, ALICE, {"stanzaq#max_deliveries": ("1",)})) == Declared(name)
+        assert await core.ask(Declare(name, ALICE, fields)) == Declared(name)
         if nodes.owner(await slot_of(core, name)) is owner:
             return name
+
+
+@pytest.mark.parametrize("away_with", ["queue", "collection"])
+async def test_below_a_collection(make_core: MakeCore, redis_cluster: RedisCluster, away_with: str) -> None:
+    """While the master of a queue, or of a collection, is away, all others go on; later it does, and all credit is free."""
+    core, door = await make_core()
+    service = redis_cluster.owner(slot_of_line(("GET", keys.of_service("due"))))
+    victim = next(each for each in redis_cluster.masters() if each is not service)
+    on = {"queue": service, "collection": service} | {away_with: victim}
+    top = await declared_at(core, redis_cluster, on["collection"], node_type="collection")
+    far = await declared_at(core, redis_cluster, on["queue"], collection=top)
+    near = await declared_at(core, redis_cluster, service, collection=top)
+    await core.ask(Subscribe(top, W1, W1, 2, scope=Scope(SubscriptionType.ITEMS, None)))
+    await core.ask(Subscribe(near, W2, W2, 1))
+    await core.ask(item(far, "held"))
+    await door.until(lambda: len(door.deliveries) == 1)
+    done: Counter[Jid] = Counter()
+
+    async def work(upto: int) -> None:
+        """Let everybody finish until so many are done."""
+        for number in range(upto):
+            await core.ask(item(near, f"{upto}-{number}"))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while done.total() < upto:
+                for each in [each for each in door.deliveries if each.item_id != "held"]:
+                    door.deliveries.remove(each)
+                    assert isinstance(
+                        await core.ask(Retract(near, each.subscriber, each.item_id, each.token)), Retracted
+                    )
+                    done[each.subscriber] += 1
+                await asyncio.sleep(0.005)
+
+    await work(20)
+    done.clear()
+    await away(redis_cluster.wait_for_replica, victim)
+    victim.kill()
+    try:
+        await work(40)
+        # The credit that is held far away counts, and no other does.
+        assert done[W2] and (done[W1] or away_with == "collection")
+        (held,) = [each for each in door.deliveries if each.item_id == "held"]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not isinstance(await core.ask(Retract(far, W1, "held", held.token)), Retracted):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            while not (isinstance(counted := await core.ask(Stats(top, ALICE)), Counted) and counted.credit_free == 2):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await core.ask(Unsubscribe(near, W2, W2, ""))
+        done.clear()
+        await work(10)
+        assert done[W1] == 10
+    finally:
+        victim.start()
+        await away(redis_cluster.wait_until_well)
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ class QueueMachine(RuleBasedStateMachine):
     def unsubscribe(self, *, worker: tuple[str, str], release: bool, frontend: int, lost: bool) -> None:
         """Leave with all locks kept, or (unavailable) with all given back."""
         row = {"subid": subid(worker[1]), "release": "1" if release else "", "kept": "", "reason": ""}
-        row |= {"lapsed": "", "born": "", "told": "", "named": "", "which": "this", "pool": "", "group": ""}
+        row |= {"lapsed": "", "told": "", "named": "", "which": "this", "group": ""}
         answer = self.call(frontend, "unsubscribe", [row])
         self.judge(
             frontend, answer, self.model.unsubscribe(self.frontends[frontend], worker[1], release=release), lost=lost

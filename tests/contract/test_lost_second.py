@@ -21,6 +21,7 @@ from broker.model.commands import (
     Delete,
     Describe,
     Publish,
+    Retract,
     Stats,
     Subscribe,
     Unlock,
@@ -29,6 +30,7 @@ from broker.model.items import Delivery
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Declared, Described, Done, Published
+from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
@@ -246,3 +248,41 @@ async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, m
         async with asyncio.timeout(PATIENCE_SECONDS):
             while abs((await client.zscore(keys.of_service("all_nodes"), node) or 0) - since) > 1_000:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("loser", ["collection", "queue"])
+async def test_below_a_collection(make_core: MakeCore, store: Store, node: str, loser: str) -> None:
+    """What a collection, or a queue below it, has lost alone: nothing waits for it, and in the end all credit is free.
+
+    A collection may exceed its credit by what it lent in the lost second, until those locks end.
+    """
+    core, door = await make_core()
+    top = f"{node}-all"
+    await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)}))
+    await core.ask(Declare(node, ALICE, {"pubsub#collection": (top,)}))
+    await core.ask(Subscribe(top, W1, W1, 2, scope=Scope(SubscriptionType.ITEMS, None)))
+    record = await described(core, top if loser == "collection" else node)
+    async with store.client() as client:
+        past = await Past(client, str(record.partition(0))).keep()
+        for number in range(2):
+            await core.ask(Publish(node, ALICE, f"lost-{number}", b"x", 1))
+        await door.until(lambda: len(door.deliveries) == 2)
+        await past.lose()
+    for number in range(6):
+        assert isinstance(await core.ask(Publish(node, ALICE, f"i{number}", b"x", 1)), Published)
+    done: set[str] = set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(done) < 6 or await free(core, top) != 2:
+            counted = await core.ask(Stats(node, ALICE))
+            assert isinstance(counted, Counted) and counted.in_flight <= (4 if loser == "collection" else 2)
+            for each in door.deliveries:
+                await core.ask(Retract(node, W1, each.item_id, each.token))
+            done |= {each.item_id for each in door.deliveries if each.item_id[0] == "i"}
+            await asyncio.sleep(0.02)
+
+
+async def free(core: RedisCore, node: str) -> int:
+    """Return the free credit of a node."""
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted)
+    return counted.credit_free

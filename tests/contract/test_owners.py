@@ -667,7 +667,6 @@ async def test_shared_and_owned_at_once(pair: Pair) -> None:
             # Its ownership began while the credit was counted; a refused subscriber asks again.
             assert shared.problem is Problem.NOT_SUBSCRIBED
             assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
-        await one.router(node).audit()
         for body in (b"a", b"b", b"c"):
             await two.ask(Publish(node, ALICE, None, body, 1))
         while not (one._is_idle() and two._is_idle()):  # noqa: ASYNC110  (whoever is at rest tells nobody)

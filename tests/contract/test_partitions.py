@@ -143,7 +143,7 @@ async def test_not_shared(core: RedisCore, door: Door, node: str) -> None:
     assert isinstance(await core.ask(Declare(f"{node}-all", ALICE, {"pubsub#node_type": ("collection",)})), Declared)
     assert await core.ask(Declare(node, ALICE, asked)) == Declared(node)
     for more in ({}, {"selector": "a = 1"}, {"qos": Qos.ASSURED}):
-        refused = await core.ask(Subscribe(node, W1, W1, 3, **more))  # type: ignore[arg-type]
+        refused = await core.ask(Subscribe(node, W1, W1, 3, **more))
         assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
         assert "several partitions, which are not shared: name a group or partitions" in refused.detail
     assert await core.ask(ListRequests(node, ALICE)) == SubscriptionList(())

@@ -374,7 +374,9 @@ class SpreadMachine(RuleBasedStateMachine):
     def join(self, front: int, jid: Jid, group: str, credit: int) -> None:
         """E10: become a member of a group, or change its options."""
         had = {n for n, part in enumerate(self.seen.parts) if part.tenure and part.tenure.jid == jid}
-        stays = {jid: had} if self.ledger.kinds.get(jid) == MEMBER and self.seen.members[jid].group == group else {}
+        # A frontend that died in between may have left a member that nobody knows.
+        member = self.seen.members.get(jid) if self.ledger.kinds.get(jid) == MEMBER else None
+        stays = {jid: had} if member is not None and member.group == group else {}
         command = Subscribe(self.node, jid, jid, credit, group=group)
         result = self._do(front, command, Step(leavers={jid}, changes_owners=True, stays=stays))
         assert isinstance(result, Subscribed) and result.group == group, result

@@ -17,13 +17,15 @@ from redis.crc import key_slot
 from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
-from broker.redis_core.commands.credit import Grant
-from broker.redis_core.operations.operation import delivery_rows, subid, subids, to_leaf_subid
+from broker.redis_core.operations.operation import collected, delivery_rows, subid, subids
 from broker.redis_core.operations.subscriptions import encode_selector
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
 from broker.scripts.source import Operation, modules, operation, operations
 from broker.settings import Packaging
+
+TOP = "all@life"
+"""A collection, as scripts name it."""
 
 T0: Final = 1_700_000_000_000
 """The time at which every test begins, in ms since 1970."""
@@ -37,7 +39,10 @@ PARTITIONED: Final = frozenset(
 """Scripts that answer in the shape that `broker.redis_core.operations.operation.Reply` reads."""
 
 NOTICES: Final = {
-    "unsubscribed": 3,
+    "unsubscribed": 2,
+    "freed": 3,
+    "asks": 5,
+    "turn": 1,
     "unlocked": 4,
     "ended": 4,
     "cancelled": 4,
@@ -86,6 +91,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "together": "",
     "due": "",
     "most": "3",
+    "above": "",
+    "afresh": "",
 }
 
 # Every key of the holder as text that does not depend on Redis's encoding.
@@ -131,7 +138,7 @@ class Delivered(NamedTuple):
     sequence: int
     stage: str
     key: str
-    pool: str = ""
+    collection: str = ""
     subid: str = ""
     ready: str = ""
     reply: str = ""
@@ -166,27 +173,6 @@ class Letter(NamedTuple):
     history: str
 
 
-class Report(NamedTuple):
-    """A report on credit that several partitions share; `whom` is a text, or rows of a subid and a pool."""
-
-    version: int
-    wanted: int
-    since: str
-    whom: Any
-    holdings: list[tuple[str, int, int, str, int]]
-    pools: str
-    grants: list[Grant]
-
-    @staticmethod
-    def read(told: list[Any]) -> "Report | None":
-        """Read the last part of a reply; None where no credit is shared."""
-        if not told:
-            return None
-        version, wanted, since, whom, holdings, pools, grants = told
-        made = [Grant(int(number), whose, int(grant), amount) for number, whose, grant, amount in grants]
-        return Report(version, wanted, since, whom, [tuple(row) for row in holdings], pools, made)
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A reply whose code word is `ok`, or another word alone."""
@@ -199,7 +185,6 @@ class Answer:
     due: int = 0
     more: int = 0
     token: int = 0
-    report: Report | None = None
 
     @property
     def words(self) -> list[str]:
@@ -341,7 +326,7 @@ class Queue:
         reply = self.runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
         if name not in PARTITIONED or reply[0] != "ok":
             return Answer(reply[0], reply[1:])
-        code, results, deliveries, notices, handovers, due, more, token, *told = reply
+        code, results, deliveries, notices, handovers, due, more, token = reply
         answer = Answer(
             code,
             [answered(row) for row in results or []] if found.row_returns else results or [],
@@ -351,7 +336,6 @@ class Queue:
             due,
             more,
             token,
-            Report.read(told[0]) if told else None,
         )
         self._check(found, answer)
         if found.row_returns and len(answer.rows) < len(rows) and not wanted.get("together"):
@@ -479,40 +463,21 @@ class Queue:
         """Renew an ownership."""
         return self.run("renew_ownership", {"subids": subids(jid)})
 
-    def reregister(self, jid: str) -> str:
-        """Request a registration of a subscription from the coordinator; return its number."""
-        row = dict.fromkeys(SCRIPTS["subscribe"].columns, "") | {"subid": subid(jid), "named": subid(jid), "must": "1"}
-        row["selector"] = "="
-        return str(self.run("subscribe", row).rows[0][3])
+    def lend(self, jid: str, *names: str, sending: str = "unacknowledged", **more: Any) -> Answer:
+        """Receive for a collection's subscriber, an item under each reference."""
+        about: dict[str, Any] = {"subid": collected(subid(jid)), "jid": jid, "sending": sending, "collection": TOP}
+        about["whose"] = ""
+        about |= {"deadline": self.now + 3000, "admitted": "1"} | more
+        return self.run("receive_by_reference", *({"reference": name, **about} for name in names))
 
-    def register(
-        self, jid: str, registration: Any, sending: str = "unacknowledged", *, pool: str = "", selector: str = ""
-    ) -> list[Any]:
-        """Register a subscription, of a `pool` if named; return the answer."""
-        whose = to_leaf_subid(pool, subid(jid)) if pool else subid(jid)
-        row = {
-            "subid": whose,
-            "jid": jid,
-            "sending": sending,
-            "registration": registration,
-            "pool": pool,
-            "several": "",
-        }
-        row["selector"] = encode_selector(selector)
-        found: list[Any] = self.run("register_subscription", row).rows[0]
-        return found
-
-    def hand_out(self, jid: str, grant: Any, amount: int, *, pool: str = "", **fixed: Any) -> Answer:
-        """Deliver a grant."""
-        whose = to_leaf_subid(pool, subid(jid)) if pool else subid(jid)
-        return self.run("hand_out", {"subid": whose, "grant": grant, "amount": amount, "pool": pool}, **fixed)
-
-    def grant_credit(
-        self, holdings: str = "", *, wants: str = "", registered: str = "", gone: str = "", **fixed: Any
+    def turn(
+        self, words: str = "", *, queue: str = "q@life/0", asks: int | str = "", named: str = "t", **more: Any
     ) -> Answer:
-        """Report holdings and demand to a coordinator."""
-        row = {"holdings": holdings, "wants": wants, "registered": registered, "gone": gone}
-        return self.run("grant_credit", row, **fixed)
+        """Take a turn of a collection, named so; `asks` is for how many items a queue asks."""
+        about = {"level": 1, "stamp": self.now, "hold": 60_000, "holders": ""}
+        about |= {name: more.pop(name) for name in about if name in more}
+        row = {"words": words, "queue": queue if asks != "" else "", "count": asks, **about}
+        return self.run("turn", row, taken=named, **more)
 
     def credit(self, jid: str) -> int:
         """Return the credit of a subscriber here."""
@@ -520,21 +485,17 @@ class Queue:
         return int(line.split()[0])
 
     def unsubscribe(self, jid: str, *, release: str = "", kept: str = "", **more: str) -> Answer:
-        """Remove a subscription, of a `pool` if one is named."""
-        pool = more.pop("pool", "")
-        whose = to_leaf_subid(pool, subid(jid)) if pool else subid(jid)
+        """Remove a subscription."""
         columns = {
             "named": "",
             "which": "this",
-            "pool": pool,
             "reason": "",
             "lapsed": "",
-            "born": "",
             "told": "",
             "group": "",
             **more,
         }
-        return self.run("unsubscribe", {"subid": whose, "release": release, "kept": kept, **columns})
+        return self.run("unsubscribe", {"subid": subid(jid), "release": release, "kept": kept, **columns})
 
     def retract(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
         """Retract an item."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WORKERS, PULLERS, LAST = [f"w{n}@x/a" for n in range(4)], [f"p{n}@x/a" for n in range(2)], "last@x/a"
 SELECTORS = "", "", "", "p.group-id = 'a'", "p.group-id IS NULL OR p.group-id <> 'b'"
 HINTS = "", "", "", "500 4 0", "0 9 0", "0 0 3000", "700 4 5000"
-STAYS = {"meta", "subscribers", "ready_subscribers", "idle_subscribers", "journal", "replays", "replays_old", "grants"}
+STAYS = {"meta", "subscribers", "ready_subscribers", "idle_subscribers", "journal", "replays", "replays_old"}
 
 
 class Play:

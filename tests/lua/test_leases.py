@@ -17,9 +17,9 @@ def lapsed(queue: Queue) -> list[str]:
 def test_granted(queue: Queue) -> None:
     """P31: the expiry is returned, stored, and no later than in thirty days."""
     answer = queue.subscribe(W1, 1, lease=T0 + 5_000)
-    assert (answer.rows[0][5], answer.due) == (T0 + 5_000, T0 + 5_000)
-    assert queue.subscribe(W2, 1, lease=T0 + 31 * DAY).rows[0][5] == T0 + 30 * DAY
-    assert queue.subscribe(W2, 1, lease=10**18).rows[0][5] == T0 + 30 * DAY
+    assert (answer.rows[0][4], answer.due) == (T0 + 5_000, T0 + 5_000)
+    assert queue.subscribe(W2, 1, lease=T0 + 31 * DAY).rows[0][4] == T0 + 30 * DAY
+    assert queue.subscribe(W2, 1, lease=10**18).rows[0][4] == T0 + 30 * DAY
     assert queue.expire().due == T0 + 5_000
 
 
@@ -33,11 +33,11 @@ def test_over_before_it_begins(queue: Queue, lease: int) -> None:
 def test_renewed(queue: Queue) -> None:
     """P31: setting the options renews it, unless they do not name it; subscribing again begins anew."""
     queue.subscribe(W1, 1, lease=T0 + 5_000)
-    assert queue.subscribe(W1, 2, must="1", lease="").rows[0][5] == T0 + 5_000
-    assert queue.subscribe(W1, 2, must="1", lease=T0 + 9_000).rows[0][5] == T0 + 9_000
-    assert queue.subscribe(W1, 2, must="1", lease=0).rows[0][5] == 0
+    assert queue.subscribe(W1, 2, must="1", lease="").rows[0][4] == T0 + 5_000
+    assert queue.subscribe(W1, 2, must="1", lease=T0 + 9_000).rows[0][4] == T0 + 9_000
+    assert queue.subscribe(W1, 2, must="1", lease=0).rows[0][4] == 0
     queue.subscribe(W1, 1, lease=T0 + 5_000)
-    assert queue.subscribe(W1, 1).rows[0][5] == 0
+    assert queue.subscribe(W1, 1).rows[0][4] == 0
     queue.now += DAY
     assert lapsed(queue) == []
 
@@ -77,7 +77,7 @@ def test_readers(unopened: Queue) -> None:
     unopened.open(queueing="0", keep_items=10)
     answer = unopened.follow(W1, 5, lease=T0 + 5_000)
     assert (answer.rows[0][3], answer.due) == (T0 + 5_000, T0 + 5_000)
-    assert unopened.subscribe(W1, 7, must="1", lease=T0 + 6_000).rows[0][5] == T0 + 6_000
+    assert unopened.subscribe(W1, 7, must="1", lease=T0 + 6_000).rows[0][4] == T0 + 6_000
     unopened.now += 6_000
     assert lapsed(unopened) == [W1]
     unopened.unsubscribe(W1, release="1", lapsed="1")

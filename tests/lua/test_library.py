@@ -120,12 +120,14 @@ class Scene:
             {},
             {"ordered": "1", "max_deliveries": 2},
             {"keep_items": 5, "keep_ms": 1000},
-            {"partitions": 3},
+            {"above": "1"},
             {"queueing": "0", "keep_ms": 10_000},
         )
         self.queues = [Queue(runner, Partition(f"node{number}", "life", 0)) for number in range(len(kinds))]
         for queue, options in zip(self.queues, kinds, strict=True):
             queue.open(**options)
+        self.top = Queue(runner, Partition("top", "life", 0))
+        self.top.open(partitions="0")
         self.given: list[tuple[Queue, Delivered]] = []
         self.on_all: list[Callable[[Queue], Any]] = [
             *[self.publish] * 5,
@@ -143,8 +145,7 @@ class Scene:
             lambda queue: queue.read(),
             lambda queue: queue.run("purge"),
             lambda queue: queue.run("take_over", previous="f1", frontend="f2"),
-            lambda queue: queue.run("list_usage"),
-            lambda queue: queue.run("list_holdings", {"subid": ""}),
+            lambda queue: queue.run("list_references"),
         ]
         # In a log nobody holds items, since its bounds remove them.
         self.on_queues: list[Callable[[Queue], Any]] = [
@@ -152,9 +153,17 @@ class Scene:
             lambda queue: queue.run("receive", self.received(queue), most=5, max_bytes=1000),
             lambda queue: queue.attach(self.jid(), self.dice.choice(["", "1", "2"])),
             lambda queue: queue.keep(self.jid()),
-            lambda queue: queue.grant_credit(wants=f"{self.dice.randrange(3)} {queue.now * 1000} 2 A"),
-            lambda queue: queue.hand_out(self.jid(), queue.now * 1000, 2),
-            lambda queue: queue.run("register_subscription", self.registered(queue)),
+            lambda queue: queue.lend(self.jid(), self.reference(), self.reference()),
+            lambda queue: queue.run(
+                "check_references", {"reference": self.reference(), "reason": self.dice.choice(["", "withdrawn"])}
+            ),
+        ]
+        self.on_top: list[Callable[[Queue], Any]] = [
+            lambda top: top.subscribe(self.jid(), self.dice.randint(1, 4), scope="items all"),
+            lambda top: top.unsubscribe(self.jid(), release=self.dice.choice(["", "1"])),
+            *[lambda top: top.turn(f"r-{self.dice.randrange(3)} {self.word()}", asks=2, named="r")] * 4,
+            lambda top: top.run("list_references"),
+            lambda top: top.expire(),
         ]
 
     def jid(self) -> str:
@@ -209,12 +218,13 @@ class Scene:
         row = queue.receiving(self.jid(), self.dice.choice(["", "0", 1, 3]), process=self.dice.choice(["", "p1"]))
         return row if self.dice.random() < 0.7 else row | {"limit": ""}
 
-    def registered(self, queue: Queue) -> dict[str, Any]:
-        """Return the row of a registered subscription."""
-        jid = self.jid()
-        row = dict.fromkeys(SCRIPTS["register_subscription"].columns, "")
-        known = {"subid": subid(jid), "jid": jid, "registration": queue.now, "sending": "unacknowledged"}
-        return {name: known.get(name, value) for name, value in row.items()}
+    def word(self) -> str:
+        """Choose what a queue says of a reference."""
+        return self.dice.choice(["unused", "passed", "silent", "ended", "reached", "bounced", "gone", "5000"])
+
+    def reference(self) -> str:
+        """Choose a reference."""
+        return f"r{self.dice.randrange(8)}"
 
     def pass_time(self, queue: Queue) -> Answer:
         """Let time pass for everybody."""
@@ -224,9 +234,10 @@ class Scene:
 
     def step(self) -> None:
         """Do one step somewhere."""
-        queue = self.dice.choice(self.queues)
+        queue = self.dice.choice([*self.queues, self.top])
         queue.now += 1
-        answer = self.dice.choice(self.on_all if queue is self.queues[-1] else self.on_queues)(queue)
+        acts = {self.queues[-1]: self.on_all, self.top: self.on_top}.get(queue, self.on_queues)
+        answer = self.dice.choice(acts)(queue)
         self.given += [(queue, delivery) for delivery in getattr(answer, "deliveries", [])]
         del self.given[:-20]
 

@@ -36,13 +36,6 @@ def tokens(queue: Queue) -> Iterator[int]:
     yield from (delivery.sequence for delivery in lapsed)
 
 
-def registrations(queue: Queue) -> Iterator[int]:
-    """Register a subscription; return the numbers of the registrations."""
-    queue.open(revision=2, partitions=2)
-    yield int(queue.subscribe(W1, 2).rows[0][3])
-    yield int(queue.reregister(W1))
-
-
 def fences(queue: Queue) -> Iterator[int]:
     """Attach an owner, then another by a steal; return the fences."""
     for jid in (W1, W2):
@@ -62,7 +55,7 @@ def entries(queue: Queue) -> Iterator[int]:
     yield from (delivery.sequence for delivery in queue.publish("a", "b").deliveries)
 
 
-@pytest.mark.parametrize("numbers", [tokens, registrations, fences, reader_ownerships, entries])
+@pytest.mark.parametrize("numbers", [tokens, fences, reader_ownerships, entries])
 def test_no_number_twice(queue: Queue, numbers: Callable[[Queue], Iterator[int]]) -> None:
     """Guarantee 10: numbers given in the lost second are not given again, however many there were."""
     lose = snapshot(queue)

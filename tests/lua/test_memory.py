@@ -14,10 +14,10 @@ GIVE_BACK = frozenset(
     {"cancel", "complete", "end_outcomes", "end_awaited", "list_awaited", "note_parents",
      "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
-     "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",
+     "end_delivery", "claim_overdue", "commit", "renew_ownership", "set_group_member",
      "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",
      "force_release", "disconnect_frontend", "receive", "release_reader", "leave_work",
-     "subscribe", "subscribe_log", "register_subscription", "register_pool_partitions", "acquire_partition",
+     "subscribe", "subscribe_log", "turn", "receive_by_reference", "check_references", "acquire_partition",
      "acquire_reader"}
 )  # fmt: skip
 """Operations that free memory, let workers come who free it, or keep locks alive: they run without any left."""

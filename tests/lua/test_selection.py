@@ -23,7 +23,6 @@ from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
 from tests.lua.play import Play, Worker
-from tests.lua.subscribed import carried, subscribed
 
 RED, BLUE, ANY = "red@x/a", "blue@x/a", "any@x/a"
 IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
@@ -119,7 +118,7 @@ def test_new_and_changed_selectors(queue: Queue) -> None:
     publish(queue, "green", "g1", "g2")
     assert queue.subscribe(BLUE, 5, selector=IS_BLUE).given == [(BLUE, "b1")]
     answer = queue.subscribe(BLUE, 1, selector="color IN ('blue', 'green')")
-    assert answer.given == [] and answer.rows[0][7:] == ["", encode_selector("color IN ('blue', 'green')")]
+    assert answer.given == [] and answer.rows[0][6:] == ["", encode_selector("color IN ('blue', 'green')")]
     assert queue.subscribe(BLUE, 2, must="1", selector="=").given == [(BLUE, "g1")]
     assert queue.run("get_subscription", {"subid": subid(BLUE), "named": ""}).rows[0][5:] == [
         "",
@@ -411,42 +410,6 @@ def played(play: Headers, steps: int) -> None:
     for jid in list(play.workers):
         play.queue.unsubscribe(jid, release="1")
     assert not {"selectors", "conditions", "selection_progress"} & set(play.queue.kept())
-
-
-def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:
-    """Credit goes only where an item waits for its subscriber: a partition names them, and is granted only theirs."""
-    _, one, _ = parts
-    for jid, text in ((RED, IS_RED), (BLUE, IS_BLUE), (ANY, "")):
-        subscribed(parts, jid, 3, text)
-
-    def whom(answer: Answer) -> list[str]:
-        assert answer.report is not None
-        return [row[0] for row in answer.report.whom] if answer.report.wanted else []
-
-    assert whom(one.publish("b1", body=packed(color="blue"))) == [subid(BLUE), "*"]
-    assert one.hand_out(RED, 10**16, 1).given == [], "of no use here"
-    assert one.hand_out(BLUE, 10**16, 1).given == [(BLUE, "b1")]
-    answer = one.publish("g1", body=packed(color="green"))
-    assert whom(answer) == ["*"] and carried(parts, one, answer) == [(ANY, "g1")]
-    answer = one.publish("r1", body=packed(color="red"))
-    assert whom(answer) == [subid(RED), "*"] and carried(parts, one, answer) in ([(RED, "r1")], [(ANY, "r1")])
-    assert whom(one.expire()) == [], "nothing waits"
-    one.unsubscribe(ANY)
-    assert whom(one.publish("g2", body=packed(color="green"))) == [], "nobody there selects it"
-
-
-def test_many_without_credit(parts: tuple[Queue, Queue, Queue]) -> None:
-    """However many wait for credit, and whatever they select, a partition finds out once."""
-    _, one, _ = parts
-    long = " OR ".join(["color = 'blue'"] + ["color = 'never'"] * 14)
-    for number in range(100):
-        assert one.register(f"w{number}@x/a", 1, selector=long)[0] == "ok"
-    for number in range(30):
-        one.publish(f"b{number}", body=packed(color="blue"), frontend="")
-    assert rest(one, one.expire()) == []
-    answer = one.expire()
-    assert answer.more == 0 and answer.report is not None and len(answer.report.whom) == 100
-    assert one.hand_out("w99@x/a", 2, 2).given == [("w99@x/a", "b0"), ("w99@x/a", "b1")]
 
 
 def test_nothing_is_asked_twice(queue: Queue) -> None:

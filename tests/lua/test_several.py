@@ -1,16 +1,15 @@
 """Several subscriptions of one JID in one partition."""
 
-from broker.redis_core.operations.operation import MOST_OF_ONE, family, subid, subids, to_leaf_subid
-from tests.lua.driver import T0, Answer, Queue
+from broker.redis_core.operations.operation import MOST_OF_ONE, family, subid, subids
+from tests.lua.driver import T0, TOP, Answer, Queue
 from tests.lua.worded import W1, W2
 
 FIRST, SECOND, THIRD, *_ = family(W1)
-POOL = "4000000001:all@life"
 
 
 def again(queue: Queue, credit: int = 1, jid: str = W1, *, lease: int = 0) -> str:
     """Add a subscription of a JID; return its subid."""
-    return str(queue.subscribe(jid, credit, several="1", lease=lease).rows[0][6])
+    return str(queue.subscribe(jid, credit, several="1", lease=lease).rows[0][5])
 
 
 def given(answer: Answer) -> list[tuple[str, str]]:
@@ -36,7 +35,7 @@ def test_names(queue: Queue) -> None:
     assert again(queue) == THIRD
     # Without the option the first existing one is meant.
     assert leave(queue, FIRST).rows == [["ok", 1, 1, [FIRST]]]
-    assert queue.subscribe(W1, 7).rows == [["ok", 7, "unacknowledged", "0", W1, 0, SECOND]]
+    assert queue.subscribe(W1, 7).rows == [["ok", 7, "unacknowledged", W1, 0, SECOND]]
 
 
 def test_which_is_meant(queue: Queue) -> None:
@@ -102,16 +101,12 @@ def test_all_at_once(queue: Queue) -> None:
 
 
 def test_through_a_collection(queue: Queue) -> None:
-    """H5, H6: below a collection each has a subid of its own in the leaf, besides that of a direct subscription."""
-    names = [to_leaf_subid(POOL, name) for name in (FIRST, SECOND)]
-    for name in names:
-        row = {"subid": name, "jid": W1, "sending": "unacknowledged", "registration": "5", "pool": POOL}
-        assert queue.run("register_subscription", {**row, "several": "1", "selector": ""}).words == ["ok"]
+    """H5, H6: below a collection each has its own name for the holder, and a direct subscription counts apart."""
     queue.subscribe(W1, 1)
-    out = queue.publish("a", "b", "c").deliveries
-    for name in names:
-        out += queue.run("hand_out", {"subid": name, "grant": "9", "amount": 1, "pool": POOL}).deliveries
-    assert {(delivery.pool, delivery.subid) for delivery in out} == {(POOL, names[0]), (POOL, names[1]), ("", FIRST)}
-    gone = queue.unsubscribe(W1, release="1", which="all", pool=POOL)
-    assert sorted(gone.rows[0][3]) == sorted(names) and given(gone) == []
-    assert queue.subscribe(W1, 2, must="1").words == ["ok"]
+    again(queue, 1)
+    out = queue.publish("a", "b", "c", "d").deliveries
+    out += queue.lend(W1, "r1", whose=FIRST).deliveries + queue.lend(W1, "r2", whose=SECOND).deliveries
+    assert {(each.collection, each.subid) for each in out} == {(TOP, FIRST), (TOP, SECOND), ("", FIRST), ("", SECOND)}
+    assert len(queue.locks(W1)) == 4
+    gone = queue.unsubscribe(W1, release="1", which="all")
+    assert sorted(gone.rows[0][3]) == sorted([FIRST, SECOND]) and len(queue.locks(W1)) == 2

@@ -224,14 +224,6 @@ def test_all_it_has_not_read_is_gone(unopened: Queue, way: str) -> None:
     assert [each.stage for each in unopened.publish("d").deliveries] == ["stream"]
 
 
-def test_registered_where_it_is_unknown(log: Queue) -> None:
-    """A reader that reads elsewhere is only known; one that reads here stays as it is."""
-    log.follow(W1, 5)
-    for jid in (W1, W2):
-        assert log.follow(jid, 1, "-").words == ["ok"]
-    assert log.credit(W1) == 5 and log.publish("a", "b").given == [(W1, "a"), (W1, "b")]
-
-
 @pytest.mark.parametrize("way", ["trimmed", "purged"])
 def test_a_gap_before_a_deleted_entry(unopened: Queue, way: str) -> None:
     """EX7: a later entry that its publisher has deleted hides no gap before it, and is one of its own."""

@@ -12,7 +12,7 @@ from broker.model.items import Owned
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Sending
-from broker.model.results import Received, Refused, Result, Subscribed
+from broker.model.results import Received, Refused, Result
 from broker.model.tree import Scope
 from broker.redis_core.commands.admin_parts import (
     AcceptHandover,
@@ -26,21 +26,14 @@ from broker.redis_core.commands.admin_parts import (
     ReadHandovers,
     Remaining,
 )
-from broker.redis_core.commands.credit import (
-    CreditUsage,
-    GrantCredit,
-    Granted,
-    HandOut,
-    Holdings,
-    ListHoldings,
-    ListUsage,
-    PoolPartitions,
-    Registered,
-    RegisterPoolPartitions,
-    RegisterPoolSubscription,
-    RegisterReader,
-    RegisterSubscription,
-    ReregisterSubscription,
+from broker.redis_core.commands.collections import (
+    CheckReferences,
+    ListReferences,
+    ReceiveByReference,
+    References,
+    Told,
+    Turn,
+    Turned,
 )
 from broker.redis_core.commands.dependency_parts import (
     AllAwaited,
@@ -91,18 +84,14 @@ class TakeOver:
 class Leave:
     """End a subscription and, with `release`, all its locks; `lapsed`: only if its lease is still expired.
 
-    Without a `subid` all subscriptions of the JID end. `pool` ends a subscription through a collection in that incarnation of the
-    node, `born` one of that registration but no later one. `told`: the subscriber is notified of each lock that ends.
+    Without a `subid` all subscriptions of the JID end. `told`: the subscriber is notified of each lock that ends.
     """
 
     node: str
     jid: Jid
     lapsed: bool = False
     release: bool = True
-    pool: str = ""
     subid: str = ""
-    born: str = ""
-    incarnation: str = ""
     told: bool = False
 
 
@@ -297,7 +286,6 @@ Internal = (
     Sweep
     | TakeOver
     | Leave
-    | RegisterPoolPartitions
     | ReadHandovers
     | AcceptHandover
     | EndHandover
@@ -312,13 +300,10 @@ Internal = (
     | ListAwaited
     | EndAwaited
     | FindItem
-    | ReregisterSubscription
-    | RegisterReader
-    | RegisterSubscription
-    | GrantCredit
-    | HandOut
-    | ListHoldings
-    | ListUsage
+    | Turn
+    | ReceiveByReference
+    | CheckReferences
+    | ListReferences
     | ScanSubscribers
     | PassOn
     | ReleasePartition
@@ -349,14 +334,6 @@ class Left:
 
 
 @frozen
-class Begun:
-    """A subscription as its coordinator knows it, to be registered in the other partitions under this number."""
-
-    subscribed: Subscribed
-    registration: str
-
-
-@frozen
 class Found:
     """What a partition knows of an item: the asker holds it, it exists, or the request was answered there."""
 
@@ -372,7 +349,6 @@ class Unknown:
 
 PartitionCommand = (
     Internal
-    | RegisterPoolSubscription
     | SubscribeLog
     | LogExtent
     | ReceiveNow
@@ -416,12 +392,9 @@ Outcome = (
     | Left
     | Owned
     | Found
-    | Begun
-    | Registered
-    | Granted
-    | Holdings
-    | CreditUsage
-    | PoolPartitions
+    | Turned
+    | Told
+    | References
     | InspectedPartition
     | MovedFromPartition
     | tuple[HandoverItem, ...]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.model.commands import InspectItems, Overview
 from broker.model.names import bare_jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes import READERS, Affiliation
 from broker.model.problems import Problem
 from broker.model.results import Counted, InspectedItems, Overviewed, Refused, Result, Summary
 from broker.redis_core.commands.admin_parts import InspectedPartition, InspectPartition
@@ -17,7 +17,6 @@ from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.nodes.counting import count_nodes
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
-from broker.redis_core.registry.authorization import READERS
 
 if TYPE_CHECKING:
     from broker.model.items import ItemDetails

@@ -127,8 +127,6 @@ class Sweeper:
             return
         self._core.drop_idle()
         self._report_sent()
-        for router in self._core.routers():
-            router.tick()
         self._turns += 1
         if self._turns % SCAN_EVERY == 0:
             self._core.background(self._scan_next)
@@ -226,8 +224,6 @@ class Sweeper:
             self._core.approvals.decide_pending(node),
             # Between the steps of a subscription to several destinations.
             self._core.nodes.end_unused(node),
-            # Credit was lost between two partitions, or a failover brought some back.
-            self._core.router(node).audit(),
         )
         for outcome in await asyncio.gather(*repairs, return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -261,13 +257,9 @@ class Sweeper:
     async def _sweep_one(self, partition: Partition, unfinished: Collection[str]) -> bool:
         # What is due here may be on no list.
         self._announce_failed(partition, await self._ask(Sweep(partition.node, partition.number, passing=True)))
-        if partition.number == COORDINATOR:
-            # Of most nodes only credit can be lost: to ask each for the rest would take four times as long.
-            await (
-                self._repair(partition.node)
-                if partition.node in unfinished
-                else self._core.router(partition.node).audit()
-            )
+        # To ask each node would take four times as long.
+        if partition.number == COORDINATOR and partition.node in unfinished:
+            await self._repair(partition.node)
         return True
 
     async def _run_in_batches(

@@ -21,7 +21,7 @@ from broker.model.quotas import MOST, Quota, find_quotas
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
-from broker.redis_core.commands.internal import LogExtent, Scanned, Sweep
+from broker.redis_core.commands.internal import Leave, LogExtent, Scanned, Sweep
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
@@ -72,7 +72,6 @@ class NodeService:
         self._node_rules = NodeRules(rules, self._store.read_with_admins)
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._changed = core.node_changed
-        self._register_all = core.register_all
         self._notify = core.tell
         self._tree_events = TreeEvents(records, core)
         self._subscriptions = subscribers
@@ -152,7 +151,7 @@ class NodeService:
             return Refused(Problem.NODE_EXISTS, "a node of this name exists")
         await self._store.open(record)
         self._changed(node)
-        await self._tree_events.register_above(record)
+        await self._tree_events.apply_above(record)
         await self._tree_events.tell(record, came=True)
         return Declared(node)
 
@@ -216,7 +215,7 @@ class NodeService:
         await self._apply_config(record.config, renewed)
         places = {(each.parent, each.parent_life, each.config.access_model) for each in (record, renewed)}
         if len(places) > 1:
-            await self._tree_events.register_above(record, renewed)
+            await self._tree_events.apply_above(record, renewed)
         if (record.parent, record.parent_life) != (renewed.parent, renewed.parent_life):
             await self._tree_events.tell(record, came=False)
             await self._tree_events.tell(renewed, came=True)
@@ -226,8 +225,6 @@ class NodeService:
         config = record.config
         await self._store.open(record)
         self._changed(record.name)
-        if config.destinations != before.destinations:
-            await self._register_all(record.name)
         resumed = before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED
         held_back = before.limits, before.limits_by_key, before.ordered
         if resumed or held_back != (config.limits, config.limits_by_key, config.ordered):
@@ -273,7 +270,7 @@ class NodeService:
             await self._store.open(renewed)
             jids = [each for jid in changes for each in await self._store.find_subscribed_jids(jid, node)]
             await self._end_forbidden(renewed, jids)
-            await self._tree_events.register_above(renewed)
+            await self._tree_events.apply_above(renewed)
             await self._subscriptions.decide_pending(node)
         return None
 
@@ -293,16 +290,21 @@ class NodeService:
             return record
         waited = await self._subscriptions.end_all(command.node)
         children = await self._tree.children(record)
-        through = await self._subscribers(command.node) if record.config.collects else []
-        for jid in through:
-            # The leaves stay: items that are held through the collection return to them.
-            await self._subscriptions.remove(command.node, jid)
+        through = await self._tree_events.find_workers_above(record)
         above = await self._tree.find_above(record)
+        if record.config.collects:
+            through = await self._subscribers(command.node)
+            # The leaves stay: items that are held through the collection return to them, and holders are notified.
+            for jid in through:
+                await self._ask(Leave(command.node, jid, release=False))
+            await self._tree_events.withdraw_all(record.name)
+            for jid in through:
+                await self._subscriptions.remove(command.node, jid)
         jids = await self._store.delete(record)
         if record.parent:
             await self._tree.remove_child(record.parent, record.name)
         await self.placement.detach_children(record, children)
-        await self._tree_events.register_in(above)
+        await self._tree_events.apply_in(above)
         await self._tree_events.tell(record, came=False)
         self._changed(command.node)
         if record.config.notify_delete:
@@ -369,7 +371,9 @@ class NodeService:
         return Released(count)
 
     async def _notify_all(self, node: str, notice: Callable[[Jid], Notice]) -> None:
-        for number, jid in enumerate(await self._subscribers(node), 1):
+        record = await self._store.read(node)
+        through = [] if record is None else await self._tree_events.find_workers_above(record)
+        for number, jid in enumerate(dict.fromkeys([*await self._subscribers(node), *through]), 1):
             self._notify(notice(jid))
             if number % _NOTICE_BATCH == 0:
                 # There may be tens of thousands of notices: let other tasks run.

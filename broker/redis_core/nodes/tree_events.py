@@ -1,6 +1,6 @@
-"""Applies a change of a node to the collections above it: their subscribers are registered anew and notified (XEP-0248 §4.3.2).
+"""Applies a change of a node to the collections above it: what may not be held any more ends (XEP-0248 §4.3.2).
 
-Must not know what has changed, or how credit is shared.
+Subscribers are notified. Must not know what has changed, or how credit is lent.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from broker.model.items import TreeEvent
-from broker.model.names import Jid
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord
 from broker.model.tree import Scope, SubscriptionType
@@ -23,23 +23,28 @@ class TreeEvents:
     """Carries changes up the tree."""
 
     def __init__(self, records: Records, core: HandlerPort) -> None:
-        """Register a collection's subscriptions in its leaves, and notify subscribers, through `core`."""
+        """Withdraw what is held, and notify subscribers, through `core`."""
         self._tree = records.tree
         self._read = records.store.read_with_admins
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
-        self._register_all = core.register_all
+        self._withdraw = core.withdraw_references
         self._notify = core.tell
 
-    async def register_above(self, *records: NodeRecord) -> None:
-        """Update the collections above a node, which it may have entered or left, and those that it is a destination of."""
-        served = [name for record in records for name in await self._tree.find_served(record)]
-        await self.register_in(tuple(dict.fromkeys(served)))
+    async def apply_above(self, *records: NodeRecord) -> None:
+        """Update the collections above a node, which it may have entered or left, or whose subscribers it may admit no more."""
+        above = [name for record in records for name in await self._tree.find_above(record)]
+        await self.apply_in(tuple(dict.fromkeys(above)))
 
-    async def register_in(self, collections: Sequence[str]) -> None:
-        """Register all subscribers of readable collections in the partitions that are below them now."""
+    async def apply_in(self, collections: Sequence[str]) -> None:
+        """Withdraw what subscribers of readable collections hold in queues where they may not."""
         for each in collections:
             with contextlib.suppress(CorruptRecord):
-                await self._register_all(each)
+                await self._withdraw(each)
+
+    async def withdraw_all(self, collection: str) -> None:
+        """Withdraw all that is held through a collection that is about to be deleted."""
+        with contextlib.suppress(CorruptRecord):
+            await self._withdraw(collection, all_of_them=True)
 
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
         """Notify the subscribers of tree events above a node that it came or went."""
@@ -52,6 +57,16 @@ class TreeEvents:
                 if scope and scope.kind is not SubscriptionType.ITEMS and scope.reaches(level):
                     told = whose if many[jid] > 1 else ""
                     self._notify(TreeEvent(collection, jid, record.parent, record.name, came, told))
+
+    async def find_workers_above(self, record: NodeRecord) -> list[Jid]:
+        """Return those who work on a node through collections above it."""
+        found: list[Jid] = []
+        for level, collection in enumerate(await self._tree.find_above(record), 1):
+            with contextlib.suppress(CorruptRecord):
+                for (jid, _whose), scope in (await self.scopes(collection)).items():
+                    if scope and scope.works and scope.reaches(level) and record.is_readable(bare_jid(jid)):
+                        found.append(jid)
+        return found
 
     async def scopes(self, node: str) -> dict[tuple[Jid, str], Scope | None]:
         """List subscriptions with their scopes: a shared one is in every partition, an owner's only in its own."""

@@ -8,16 +8,12 @@ from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
-from broker.redis_core.commands.credit import RegisterReader
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
 from broker.redis_core.operations.operation import Call, ScriptReply, Values, refuse, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
 READ_BYTES = 262_144
 """Payload bytes in the answer to one read: a stanza must pass the XMPP server."""
-
-_UNLESS_KNOWN = "-"
-"""The start of a reader that is only registered where it is unknown."""
 
 _DETAILS = {
     b"superseded": "another link reads for the group now",
@@ -52,22 +48,12 @@ def _read_followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) 
     return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=reply[3])
 
 
-def _reader_row(command: RegisterReader, _record: NodeRecord) -> Values:
-    return {
-        "subid": subid(command.jid),
-        "jid": command.jid,
-        "credit": command.credit,
-        "lease": "",
-        "start": _UNLESS_KNOWN,
-    }
-
-
 def _commit_row(command: Commit, record: NodeRecord) -> Values:
     position = offsets.read(command.offset, record.partition(command.partition))
     return {"subids": subids(command.sender), "position": position}
 
 
-def _read_done(_command: Commit | Unbind | RegisterReader, reply: list[bytes], _record: NodeRecord) -> Result:
+def _read_done(_command: Commit | Unbind, reply: list[bytes], _record: NodeRecord) -> Result:
     return Done() if reply[0] == b"ok" else _refuse(reply[0])
 
 
@@ -133,12 +119,11 @@ def _read_entries(command: Read | LogExtent, reply: ScriptReply, record: NodeRec
     )
 
 
-def _add_max_subscribers(_command: SubscribeLog | RegisterReader, _record: NodeRecord) -> Values:
+def _add_max_subscribers(_command: SubscribeLog, _record: NodeRecord) -> Values:
     return {"max_subscribers": MAX_SUBSCRIBERS}
 
 
 subscribe_log = Call("subscribe_log", _read_followed, _add_max_subscribers, _follow_row)
-register_reader = Call("subscribe_log", _read_done, _add_max_subscribers, _reader_row)
 commit = Call("commit", _read_done, row=_commit_row)
 acquire_reader = Call("acquire_reader", _read_bound, row=_bind_row)
 release_reader = Call("release_reader", _read_done, row=_unbind_row)

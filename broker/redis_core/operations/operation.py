@@ -18,7 +18,7 @@ from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import MAX_BATCH, Stage
 from broker.model.results import Refused
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
-from broker.redis_core.commands.credit import CreditReport, Grant, HeldCredit
+from broker.redis_core.commands.collections import Asks
 
 log = structlog.get_logger()
 
@@ -73,10 +73,9 @@ class LeaseOver:
 
 @frozen
 class SubscriptionOver:
-    """A subscription, or its part through a `collection`, was ended by bounces: its subscriber cannot be reached."""
+    """A subscription was ended by bounces: its subscriber cannot be reached."""
 
     jid: Jid
-    collection: str
 
 
 @frozen
@@ -85,6 +84,19 @@ class WorkWaits:
 
     process: str
     subid: str
+
+
+@frozen
+class ReferencesFreed:
+    """References of a collection whose locks have ended, and how each has."""
+
+    collection: str
+    words: tuple[tuple[str, str], ...]
+
+
+@frozen
+class TurnDue:
+    """A turn of the collection is to be taken."""
 
 
 @frozen
@@ -115,6 +127,9 @@ ScriptNotice = (
     | LeaseOver
     | SubscriptionOver
     | WorkWaits
+    | ReferencesFreed
+    | Asks
+    | TurnDue
     | ToCount
     | SchedulesDue
 )
@@ -125,8 +140,7 @@ ScriptNotice = (
 class ScriptReply:
     """What every partition script returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 
-    What a script has none of is None in its answer. The command's own call reads `rows`. `credit` is the report on shared credit
-    by a script that hands out items, None where no credit is shared.
+    What a script has none of is None in its answer. The command's own call reads `rows`.
     """
 
     rows: list[Any]
@@ -136,14 +150,13 @@ class ScriptReply:
     due_ms: int
     more: bool
     token: int
-    credit: CreditReport | None
 
     @staticmethod
     def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "ScriptReply | None":
         """Read a reply; None when the script did nothing because the record was old."""
         if reply[0] != b"ok":
             return None
-        _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
+        _code, rows, deliveries, notices, handovers, due_ms, more, token = reply
         return ScriptReply(
             rows or [],
             _read_each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
@@ -152,7 +165,6 @@ class ScriptReply:
             due_ms,
             bool(more),
             token,
-            _credit_report(told[0]) if any(told) else None,
         )
 
 
@@ -189,8 +201,8 @@ _USUAL = (b"",) * 5
 
 def _delivery(row: tuple[Any, ...], partition: Partition, config: NodeConfig) -> Delivery:
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, told = row
-    pool, name, ready, reply, untried = (*told.split(b" "), *_USUAL)[:5] if told else _USUAL
-    through, whose = subscription(pool, name) if told else ("", "")
+    above, name, ready, reply, untried = (*told.split(b" "), *_USUAL)[:5] if told else _USUAL
+    through, whose = subscription(above, name) if told else ("", "")
     at, batch = _STAGES[stage]
     message = ""
     if body and at is Stage.DELIVER:
@@ -226,7 +238,7 @@ def _handover(row: list[bytes], _partition: Partition) -> Handover:
     return Handover(position.decode(), to.decode(), note.decode())
 
 
-def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
+def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901, PLR0911  (a table of cases)
     kind, *values = row
     match kind, values:
         case b"lost", (jid, group, epoch, fence, reason):
@@ -234,8 +246,15 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return OwnershipLost(partition.node, Jid(jid.decode()), *owned)
         case b"lapsed", (jid, whose):
             return LeaseOver(Jid(jid.decode()), whose.decode())
-        case b"unsubscribed", (jid, through):
-            return SubscriptionOver(Jid(jid.decode()), collection(through.decode()))
+        case b"unsubscribed", (jid,):
+            return SubscriptionOver(Jid(jid.decode()))
+        case b"freed", (through, words):
+            told = words.decode().split(" ")
+            return ReferencesFreed(read_collection(through.decode()), tuple(zip(told[::2], told[1::2], strict=True)))
+        case b"asks", (wanted, stamp_ms, lock_ms, holders):
+            return Asks(wanted, stamp_ms, lock_ms, holders.decode())
+        case b"turn", ():
+            return TurnDue()
         case b"perished", (amount,):
             return ToCount("perished", amount)
         case b"scheduled", ():
@@ -246,8 +265,8 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return DependencyDue(mark.decode())
         case b"waiting", (process, whose):
             return WorkWaits(process.decode(), whose.decode())
-        case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *told):
-            through, whose = subscription(*told)
+        case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *about):
+            through, whose = subscription(*about)
             cancelled = kind == b"cancelled"
             ended = LockEnded(
                 partition.node, Jid(jid.decode()), item.decode(), token, through, whose, cancelled=cancelled
@@ -255,21 +274,6 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             return LockOver(ended, expired=kind == b"unlocked")
     msg = f"a script told {kind!r}, which is no notice"
     raise ScriptDefect(msg)
-
-
-def _credit_report(report: list[Any]) -> CreditReport:
-    """Read a report on shared credit."""
-    version, wanted, since, whom, held, pools, grants = report
-    return CreditReport(
-        version,
-        wanted,
-        since.decode(),
-        whom.decode() if isinstance(whom, bytes) else tuple((whose.decode(), pool.decode()) for whose, pool in whom),
-        tuple(HeldCredit(whose.decode(), many, last, pool.decode(), state) for whose, many, last, pool, state in held),
-        # Every second word is a number.
-        tuple(pools.decode().split(" ")[::2]) if pools else (),
-        tuple(Grant(int(number), whose.decode(), int(grant), amount) for number, whose, grant, amount in grants),
-    )
 
 
 _PROBLEMS = {problem.value.encode(): problem for problem in Problem}
@@ -326,33 +330,27 @@ def subid_family(whose: str) -> int:
     return int(whose) // MOST_OF_ONE
 
 
-def pool_of(collection: Partition) -> str:
-    """Return the name of a collection's credit pool in scripts (lua/lib/credit/pools.lua), by its own partition."""
-    life = f"{collection.node}@{collection.incarnation}"
-    return f"{subid(life)}:{keys.escape(life)}"
+def write_collection(life: Partition) -> str:
+    """Return the name of a collection's incarnation in scripts, by its own partition."""
+    return keys.escape(f"{life.node}@{life.incarnation}")
 
 
-def collection(pool: str) -> str:
-    """Return the collection of a pool, as scripts name it; empty for no pool."""
-    return keys.unescape(pool.partition(":")[2].rpartition("@")[0])
+def read_collection(text: str) -> str:
+    """Return the name of a collection that `write_collection` wrote; empty for none."""
+    return keys.unescape(text).rpartition("@")[0]
 
 
-def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
+def subscription(through: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
     """Read a script's words on a subscription: its collection, and its subid where the JID may have several."""
-    through, name = pool.decode(), whose.decode()
-    if not through:
-        return "", name
-    return collection(through), to_coordinator_subid(through, name) if name else ""
+    return read_collection(through.decode()) if through else "", whose.decode()
 
 
-def to_leaf_subid(pool: str, whose: str) -> str:
-    """Turn a subid of the coordinator into that of the leaves."""
-    return str((int(whose) + int(pool.partition(":")[0])) % _NAMES)
+def collected(whose: str) -> str:
+    """Return the subid under which a queue has the locks of a collection's subscriber, or turn it back.
 
-
-def to_coordinator_subid(pool: str, whose: str) -> str:
-    """Turn a subid of the leaves into that of the coordinator."""
-    return str((int(whose) - int(pool.partition(":")[0])) % _NAMES)
+    lua/lib/subscriptions/subscription_ids.lua has the same rule.
+    """
+    return str((int(whose) + _NAMES // 2) % _NAMES)
 
 
 def token_text(token: int | None) -> str:

@@ -4,37 +4,24 @@ from typing import Any
 
 from broker.model.commands import NO_TOKEN, Browse, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.items import Lock
-from broker.model.names import Jid, Partition, bare_jid
+from broker.model.names import Jid, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos, Sending
 from broker.model.results import Done, HeldItem, HeldLocks, Received, Refused, Result, Subscribed
 from broker.model.tree import Scope, SubscriptionType
-from broker.redis_core.commands.credit import (
-    PoolPartitions,
-    Registered,
-    RegisterPoolPartitions,
-    RegisterPoolSubscription,
-    RegisterSubscription,
-    ReregisterSubscription,
-)
-from broker.redis_core.commands.internal import OWN_CREDIT, Begun, Leave, Left, PassOn, ReceivedFrom, ReceiveFrom
+from broker.redis_core.commands.internal import OWN_CREDIT, Leave, Left, PassOn, ReceivedFrom, ReceiveFrom
 from broker.redis_core.operations.items import WHICH
 from broker.redis_core.operations.operation import (
     MOST_OF_ONE,
     Call,
-    ScriptReply,
     Values,
     family,
     refuse,
     subid,
     subids,
-    to_leaf_subid,
 )
 from broker.selectors.program import conditions, program
 from broker.selectors.text import read
-
-MOST_REACHED = 1_024
-"""Most partitions below a collection that its subscribers work on: each registration asks all of them."""
 
 MOST_RECEIVED, RECEIVED_BYTES = 200, 1_048_576
 """Items that a pull subscription receives at once from a partition, and about so many bytes for all that receive together."""
@@ -100,11 +87,6 @@ def _lease(command: Subscribe | SetSubscriptionOptions) -> str | int:
     return "" if command.until_ms is None else command.until_ms
 
 
-def _reregister_row(command: ReregisterSubscription, _record: NodeRecord) -> Values:
-    nothing = dict.fromkeys(("jid", "credit", "qos", "batch", "lease", "scope", "several"), "")
-    return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
-
-
 def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> str:
     """Return the scope of a subscription to a collection: items if it gives credit, else news of nodes (XEP-0248 §5.1)."""
     if not record.config.collects:
@@ -114,13 +96,11 @@ def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> s
     return "" if command.scope is None else str(command.scope)
 
 
-def _read_subscribed(_command: object, reply: list[Any], record: NodeRecord) -> Result | Begun:
+def _read_subscribed(_command: object, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] != b"ok":
         return refuse(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
-    _code, credit, sending, registration, jid, *rest = reply
-    subscribed = _read_granted(Jid(jid.decode()), [credit, sending, *rest])
-    alone = record.config.partitions == 1 and not record.config.collects
-    return subscribed if registration == b"0" or alone else Begun(subscribed, registration.decode())
+    _code, credit, sending, jid, *rest = reply
+    return _read_granted(Jid(jid.decode()), [credit, sending, *rest])
 
 
 def _read_granted(jid: Jid, values: list[Any]) -> Subscribed:
@@ -151,7 +131,7 @@ def departure(whose: str, *, release: bool) -> dict[str, str]:
     """Return the columns of the end of one subscription."""
     gone = "1" if release else ""
     # A lost connection keeps its group's epoch until the ownership lease ends; an orderly leave resets it (EX11).
-    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born", "told", "group"), "")
+    nothing = dict.fromkeys(("named", "reason", "lapsed", "told", "group"), "")
     return {"subid": whose, "which": "this", "release": gone, "kept": gone} | nothing
 
 
@@ -160,12 +140,9 @@ def _unsubscribe_row(command: Unsubscribe, _record: NodeRecord) -> Values:
 
 
 def _leave_row(command: Leave, _record: NodeRecord) -> Values:
-    first = to_leaf_subid(command.pool, subid(command.jid)) if command.pool else subid(command.jid)
-    return departure(command.subid or first, release=command.release) | {
+    return departure(command.subid or subid(command.jid), release=command.release) | {
         "which": "this" if command.subid else "all",
-        "pool": command.pool,
         "lapsed": "1" if command.lapsed else "",
-        "born": command.born,
         "told": "1" if command.told else "",
     }
 
@@ -230,35 +207,6 @@ def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -
     return ReceivedFrom(received, selector.decode(), bool(waits))
 
 
-def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _record: NodeRecord) -> Values:
-    return {
-        "subid": command.subid,
-        "jid": command.jid,
-        "sending": str(command.sending),
-        "registration": command.registration,
-        "pool": command.pool if isinstance(command, RegisterPoolSubscription) else "",
-        "selector": encode_selector(command.selector),
-        "several": "1" if command.several else "",
-    }
-
-
-def _read_registered(
-    _command: RegisterSubscription | RegisterPoolSubscription, reply: list[Any], _record: NodeRecord
-) -> Registered | Refused:
-    return Registered(reply[1], reply[2]) if reply[0] == b"ok" else refuse(reply[0])
-
-
-def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Values]:
-    gone = [{"partition": str(each), "gone": "1"} for each in command.gone]
-    return [*gone, *({"partition": str(each), "gone": ""} for each in command.partitions)]
-
-
-def _read_pool_partitions(_command: RegisterPoolPartitions, reply: ScriptReply, _record: NodeRecord) -> PoolPartitions:
-    added, rows = reply.rows
-    found = zip(rows[::2], rows[1::2], strict=True)
-    return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found}, added > 0)
-
-
 def subid_refusal(command: SetSubscriptionOptions | Options | Unsubscribe | Browse) -> Refused | None:
     """Refuse a subid that no subscription of the JID can have (P12); scripts know which ones it has."""
     jids = (command.sender, bare_jid(command.sender)) if isinstance(command, Browse) else (command.jid,)
@@ -274,15 +222,6 @@ def max_subscribers(_command: object, _record: NodeRecord) -> Values:
 
 subscribe = Call("subscribe", _read_subscribed, max_subscribers, _row)
 set_options = Call("subscribe", _read_subscribed, max_subscribers, _row)
-reregister_subscription = Call("subscribe", _read_subscribed, max_subscribers, _reregister_row)
-register_subscription = Call("register_subscription", _read_registered, row=_register_row)
-register_pool_subscription = Call("register_subscription", _read_registered, row=_register_row)
-register_pool_partitions = Call(
-    "register_pool_partitions",
-    _read_pool_partitions,
-    lambda _command, _record: {"most": MOST_REACHED},
-    rows=_reach_rows,
-)
 get_subscription = Call(
     "get_subscription", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid}
 )

@@ -25,6 +25,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.commands.admin_parts import OutcomeDue
+from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
@@ -34,17 +35,20 @@ from broker.redis_core.commands.internal import (
     Scanned,
     Sweep,
     TakeOver,
+    fulfil,
     ignore_outcome,
 )
 from broker.redis_core.operations.operation import (
     DependencyDue,
     LeaseOver,
     LockOver,
+    ReferencesFreed,
     SchedulesDue,
     ScriptNotice,
     ScriptReply,
     SubscriptionOver,
     ToCount,
+    TurnDue,
     Values,
     WorkWaits,
     split_reply,
@@ -422,7 +426,7 @@ class PartitionPipeline:
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._reply_lost = True
 
-    def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901  (a table of cases)
+    def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901, PLR0912  (a table of cases)
         match notice:
             case OwnershipLost():
                 self._core.notify(notice)
@@ -436,8 +440,14 @@ class PartitionPipeline:
                 self._core.follow_dependency(self._partition, mark)
             case LeaseOver(jid, whose):
                 self._core.lease_expired(self.node, jid, whose)
-            case SubscriptionOver(jid, collection):
-                self._core.subscription_ended(collection or self.node, jid)
+            case SubscriptionOver(jid):
+                self._core.subscription_ended(self.node, jid)
+            case ReferencesFreed(collection, words):
+                self._core.free_references(collection, words)
+            case Asks():
+                self._router.on_asks(self._partition, notice)
+            case TurnDue():
+                self._router.on_turn_due()
             case WorkWaits(process, whose):
                 self._core.wake(process, self._partition, whose)
             case ToCount(counter, amount):
@@ -464,8 +474,6 @@ class PartitionPipeline:
             except Exception:
                 # Send the other deliveries of the reply; the locks of these expire.
                 log.exception("a delivery could not be sent", node=self.node, item=batch[0].item_id)
-        if read.credit is not None:
-            self._router.on_credit_report(partition, record.config.partitions, read.credit)
         if read.handovers:
             self._core.hand_over(record, self.number, read.handovers)
         if read.due_ms:
@@ -488,3 +496,10 @@ def _is_unchanged(requests: list[Request], results: Sequence[Outcome], read: Scr
 def _locks(result: Outcome) -> bool:
     """Return whether items were locked by a receive."""
     return isinstance(result, ReceivedFrom) and any(item.waited_ms is not None for item in result.received.items)
+
+
+def ask_pipeline(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:
+    """Submit a command to a pipeline and return its outcome as a future."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    pipeline.submit(command, partial(fulfil, future))
+    return future

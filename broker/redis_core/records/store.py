@@ -140,7 +140,7 @@ class NodeStore:
                 self._server.call(
                     "stats",
                     keys.all_of_partition(names, each),
-                    {"now": "", "revision": "", "number": each.number},
+                    {"now": "", "revision": ""},
                 )
                 for each in some
             ]
@@ -273,7 +273,6 @@ class NodeStore:
             "max_deliveries": config.max_deliveries,
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
-            # A collection is the coordinator of the leaves below it, however many.
             "partitions": 0 if config.collects else config.partitions,
             "ordered": "1" if config.ordered else "0",
             "queueing": "1" if config.queueing else "0",
@@ -286,6 +285,7 @@ class NodeStore:
             "by_key": config.limits_by_key,
             "result_ms": config.result_seconds * 1000,
             "fair": config.fair_tenants,
+            "above": "1" if record.parent else "",
         }
         rows = [{"tenant": tenant, "weight": weight} for tenant, weight in config.weights]
         chosen = record.partitions if numbers is None else map(record.partition, numbers)

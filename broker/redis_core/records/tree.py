@@ -14,7 +14,6 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.model.tree import DEPTH, Association, NodeType
-from broker.redis_core.operations.operation import collection
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server, Value
 
@@ -48,13 +47,6 @@ class Tree:
                 break
             found.append(name)
         return tuple(found)
-
-    async def find_served(self, record: NodeRecord) -> tuple[str, ...]:
-        """Return the collections whose subscribers work on a node: those above it, and those that name it as a destination."""
-        asked = [("HGET", keys.of_partition("meta", each), "pools") for each in record.partitions]
-        told = " ".join((pools or b"").decode() for pools in await self._server.commands(asked))
-        # A pool, and how many subscribers it has there.
-        return tuple(dict.fromkeys((*await self.find_above(record), *map(collection, told.split()[::2]))))
 
     async def _walk_up(self, record: NodeRecord) -> AsyncIterator[str]:
         """Yield the names of the collections above a node. Other fields of their records may be corrupt."""
@@ -112,12 +104,18 @@ class Tree:
     async def find_leaves(self, record: NodeRecord) -> dict[Partition, int]:
         """Return the partitions of all leaves below a collection, and the level of each."""
         found: dict[Partition, int] = {}
-        named = await self._find_by_destinations(record)
-        for level, names in enumerate([*await self.find_below(record), *([named] if named else [])], 1):
-            collections = await self.collections(names)
-            leaves = [name for name in names if name not in collections]
-            found = dict.fromkeys(await self._store.partitions(leaves), level) | found
+        for level, names in enumerate(await self.find_below(record), 1):
+            found |= dict.fromkeys(await self._partitions_of_leaves(names), level)
         return found
+
+    async def find_all_leaves(self, record: NodeRecord) -> Sequence[Partition]:
+        """Return the partitions of all leaves below a collection, and of those that belong to it by its destinations."""
+        named = await self._partitions_of_leaves(await self._find_by_destinations(record))
+        return list(dict.fromkeys([*await self.find_leaves(record), *named]))
+
+    async def _partitions_of_leaves(self, names: Sequence[str]) -> list[Partition]:
+        collections = await self.collections(names)
+        return await self._store.partitions([name for name in names if name not in collections])
 
     async def _find_by_destinations(self, record: NodeRecord) -> list[str]:
         """Return the nodes that belong to a collection by its destinations, at most `MOVED`."""
@@ -129,13 +127,6 @@ class Tree:
             found += [name for name in names if any(matches(each, name) for each in wild)]
             first += len(names)
         return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
-
-    async def find_deleted(self, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
-        """Return those partitions that are deleted."""
-        if not partitions:
-            return ()
-        there = set(await self._store.partitions(sorted({each.node for each in partitions})))
-        return tuple(each for each in partitions if each not in there)
 
     async def check_move(
         self, sender: Jid, child: str, record: NodeRecord | None, parent: NodeRecord | None

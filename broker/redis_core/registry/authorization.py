@@ -25,21 +25,19 @@ from broker.model.commands import (
 )
 from broker.model.hints import NO_HINTS
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation, NodeRecord, find_unmet
+from broker.model.nodes import READERS, Affiliation, NodeRecord, find_unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.outcomes import RESULT_BYTES, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.schedules import Overlap
-from broker.redis_core.commands.credit import RegisterPoolSubscription
 from broker.redis_core.commands.internal import AcquirePartition, ReceiveFrom, SubscribeLog
 from broker.redis_core.operations.subscriptions import subid_refusal
 from broker.selectors.text import UnreadableSelector, read
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
-READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
-"""Those that may read a node whatever its access model is."""
 
 _CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only accounts on its list: its owner can add yours as a member")
 _UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
@@ -61,6 +59,10 @@ _NOT_SHARED = Refused(
     Problem.NOT_ACCEPTABLE,
     "the queue has several partitions, which are not shared: name a group or partitions. A queue of one partition is shared; "
     "a subscription to a collection above it takes from all partitions that nobody owns",
+)
+_NEVER_SELECTS = Refused(
+    Problem.OPTIONS_INVALID,
+    "a subscription to a collection has no selector: it takes what a queue's own subscribers leave",
 )
 _NO_PUBLISHER = Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
 NOT_SUBSCRIBED = Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
@@ -120,8 +122,10 @@ def own(command: Options | Unsubscribe, _record: NodeRecord, _affiliation: Affil
     return _check_own(command) or subid_refusal(command)
 
 
-def setting_options(command: SetSubscriptionOptions, _record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
+def setting_options(command: SetSubscriptionOptions, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Authorize a change of a subscription."""
+    if command.selector and record.config.collects and not is_pull_subscription(command.jid):
+        return _NEVER_SELECTS
     return _check_own(command) or _check_selector(command) or subid_refusal(command)
 
 
@@ -155,10 +159,8 @@ def browsing(command: Browse, record: NodeRecord, affiliation: Affiliation) -> R
     return _check_reading(record, affiliation) or subid_refusal(command)
 
 
-def joining(
-    _command: RegisterPoolSubscription | ReceiveFrom, record: NodeRecord, affiliation: Affiliation
-) -> Refused | None:
-    """Authorize a subscriber through a collection."""
+def joining(_command: ReceiveFrom, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
+    """Authorize a pull subscription to a collection."""
     return _check_reading(record, affiliation) or (None if record.config.queueing else _NO_WORK)
 
 
@@ -288,7 +290,7 @@ def _check_queueing(command: Subscribe | AcquirePartition, record: NodeRecord) -
 
 
 def _is_shared(command: Subscribe, record: NodeRecord) -> bool:
-    """Return whether a subscription that owns nothing would be sent items of several partitions: pull subscriptions receive them."""
+    """Return whether a subscription would be sent items of several partitions that it does not own."""
     return record.config.partitions > 1 and not command.start and command.qos is not Qos.PULLED
 
 
@@ -305,8 +307,8 @@ def _check_collection(command: Subscribe) -> Refused | None:
     if command.partitions or command.group or command.epoch is not None or command.start:
         return Refused(Problem.OPTIONS_INVALID, "partitions, groups and start offsets apply to leaves")
     works = command.scope.works if command.scope else command.credit is not None
-    if command.selector and not works:
-        return Refused(Problem.OPTIONS_INVALID, "a selector applies to items, not to news of nodes")
+    if command.selector and command.qos is not Qos.PULLED:
+        return _NEVER_SELECTS
     return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
 
 

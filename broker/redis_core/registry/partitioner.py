@@ -11,7 +11,7 @@ from enum import Enum, auto
 from broker.redis_core.registry.key_hash import hash_key
 
 COORDINATOR = 0
-"""The partition that knows every subscription and its credit, and whose turn it is."""
+"""The first partition, which knows each subscription that is no owner's."""
 
 _MADE = re.compile(r"([0-9]{1,4})-[0-9]+-[0-9]+", re.ASCII)
 
@@ -26,7 +26,7 @@ class Place(Enum):
     """Every partition; their answers are merged."""
 
     SUBSCRIPTION = auto()
-    """The coordinator first, then all others, which register the subscription."""
+    """The first partition, and for a log reader all that it reads."""
 
     DEPARTURE = auto()
     """Every partition that may know a subscription, which ends there."""

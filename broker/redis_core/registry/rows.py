@@ -23,10 +23,10 @@ from broker.model.results import (
     RetractedBatch,
     Unlocked,
 )
-from broker.redis_core.commands import admin_parts, credit, dependency_parts, internal, schedule_parts
+from broker.redis_core.commands import admin_parts, collections, dependency_parts, internal, schedule_parts
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
-from broker.redis_core.operations import credit as credit_scripts
+from broker.redis_core.operations import collections as collection_scripts
 from broker.redis_core.operations import dependencies as dependency_scripts
 from broker.redis_core.operations import items as item_scripts
 from broker.redis_core.operations import log as log_scripts
@@ -393,7 +393,6 @@ ROWS: Final[Mapping[type, Row]] = {
         place=of_publish,
         metered=True,
     ),
-    credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
     admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named_partition),
     admin_parts.MoveFromPartition: Row(
         script=admin_scripts.move_items, judge=may.owners, place=named_partition, hands_out=True
@@ -432,18 +431,14 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named_partition, hands_out=True),
     internal.TakeOver: Row(script=maintenance_scripts.take_over, internal=True, place=named_partition),
     internal.ScanSubscribers: Row(script=maintenance_scripts.list_subscribers, internal=True, place=named_partition),
-    credit.ReregisterSubscription: Row(
-        script=subscription_scripts.reregister_subscription, internal=True, place=Place.SUBSCRIPTION
+    collections.Turn: Row(script=collection_scripts.turn, internal=True),
+    collections.ReceiveByReference: Row(
+        script=collection_scripts.receive_by_reference, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
     ),
-    credit.RegisterReader: Row(script=log_scripts.register_reader, internal=True),
-    credit.RegisterSubscription: Row(script=subscription_scripts.register_subscription, internal=True),
-    credit.RegisterPoolPartitions: Row(
-        script=subscription_scripts.register_pool_partitions, internal=True, place=COORDINATOR
+    collections.CheckReferences: Row(
+        script=collection_scripts.check_references, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
     ),
-    credit.GrantCredit: Row(script=credit_scripts.grant_credit, internal=True, place=COORDINATOR),
-    credit.HandOut: Row(script=credit_scripts.hand_out, internal=True),
-    credit.ListHoldings: Row(script=credit_scripts.list_holdings, internal=True),
-    credit.ListUsage: Row(script=credit_scripts.list_usage, internal=True, place=COORDINATOR),
+    collections.ListReferences: Row(script=collection_scripts.list_references, internal=True),
 }
 """The row of each command."""
 

@@ -6,18 +6,25 @@ may together receive more than that. Must not know who waits, nor how items are 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Final
 
 from broker.model.names import Partition
-from broker.redis_core.commands.internal import GONE, Outcome, ReceivedFrom, ReceiveFrom, ReceiveNow
-from broker.redis_core.credit.collections import CollectionCredit, ask_pipeline
-from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.model.nodes import NodeRecord
+from broker.redis_core.commands.internal import GONE, Leave, Outcome, ReceivedFrom, ReceiveFrom, ReceiveNow
+from broker.redis_core.commands.repeated import leave_empty
+from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipeline
 from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import received
 from broker.redis_core.registry.partitioner import COORDINATOR
+
+FIND_SECONDS: Final = 2.0
+"""Shortest interval at which a process reads again which partitions are below a collection."""
 
 _PAGE: Final = 100
 """Partitions that are asked at once."""
@@ -26,13 +33,13 @@ _PAGE: Final = 100
 class Receiver:
     """Receives from the partitions of one node."""
 
-    def __init__(
-        self, known: NodeCache, pool: CollectionCredit, pipeline: Callable[[Partition], PartitionPipeline]
-    ) -> None:
-        """Read the partitions from the node's record, or those below it from `pool`."""
+    def __init__(self, known: NodeCache, tree: Tree, pipeline: Callable[[Partition], PartitionPipeline]) -> None:
+        """Read the partitions from the node's record, or those below it from `tree`."""
         self._known = known
-        self._pool = pool
+        self._tree = tree
         self._pipeline = pipeline
+        self._leaves: Sequence[Partition] = ()
+        self._found_at = 0.0
         self._turns = count()
 
     async def receive(self, now: ReceiveNow) -> Outcome:
@@ -57,7 +64,7 @@ class Receiver:
         begun: Outcome = await ask_pipeline(self._pipeline(first), asked)
         if not isinstance(begun, ReceivedFrom):
             return begun
-        others = list(await self._pool.partitions()) if collects else list(record.partitions[COORDINATOR + 1 :])
+        others = list(await self._find_leaves(record)) if collects else list(record.partitions[COORDINATOR + 1 :])
         if now.woken:
             others = [each for each in others if each in now.woken]
         selector = begun.selector
@@ -81,6 +88,28 @@ class Receiver:
         holding = others if collects else [first, *others]
         owned = bool(holding) and all(each in found and found[each].received.owned for each in holding)
         return replace(received([of.received for of in found.values()]), owned=owned and not now.woken)
+
+    async def leave(self, command: Leave) -> None:
+        """End what a pull subscription to a collection holds in the partitions below it."""
+        record = await self._known.read()
+        leaves = list(await self._find_leaves(record)) if record is not None else []
+        for page in range(0, len(leaves), _PAGE):
+            await asyncio.gather(
+                *(
+                    leave_empty(partial(ask_pipeline, self._pipeline(each)), Leave(each.node, command.jid))
+                    for each in leaves[page : page + _PAGE]
+                )
+            )
+
+    def forget(self) -> None:
+        """Read again which partitions are below the collection."""
+        self._found_at = -FIND_SECONDS
+
+    async def _find_leaves(self, record: NodeRecord) -> Sequence[Partition]:
+        if time.monotonic() - self._found_at > FIND_SECONDS:
+            self._leaves = await self._tree.find_all_leaves(record)
+            self._found_at = time.monotonic()
+        return self._leaves
 
     async def _ask(
         self, partitions: Sequence[Partition], commands: Sequence[ReceiveFrom]

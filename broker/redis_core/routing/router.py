@@ -4,7 +4,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -25,8 +25,11 @@ from broker.model.commands import (
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
+from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.results import Refused
-from broker.redis_core.commands.credit import CreditReport, ReregisterSubscription
+from broker.redis_core.collections.asking import Askers
+from broker.redis_core.collections.turns import Turns
+from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
@@ -37,16 +40,12 @@ from broker.redis_core.commands.internal import (
     Outcome,
     ReceivedFrom,
     ReceiveNow,
-    Scanned,
     Unknown,
     convert,
     ignore_outcome,
 )
-from broker.redis_core.commands.repeated import subscribers
-from broker.redis_core.credit.balancer import Balancer
-from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Routers, ask_pipeline
 from broker.redis_core.operations.subscriptions import UNSELECTED
-from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipeline
 from broker.redis_core.ports import NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
@@ -84,13 +83,13 @@ class MakePipeline(Protocol):
 class RoutingContext:
     """What all routers of a core share.
 
-    `tasks` run work that takes more than one script. The partitions below a collection are read from `tree` and asked through
-    the `routers` of their nodes. Publishes are metered by `quotas`. `subscribed` tells whether a JID is subscribed to a node.
+    `tasks` run work that takes more than one script. Collections are found in `tree`, and other nodes asked through their
+    `routers`. Publishes are metered by `quotas`. `subscribed` tells whether a JID is subscribed to a node.
     """
 
     tasks: Tasks
     tree: Tree
-    routers: Routers
+    routers: "Callable[[str], NodeRouter]"
     quotas: QuotaMeter
     subscribed: Callable[[str, Jid], Coroutine[Any, Any, bool]]
 
@@ -106,11 +105,10 @@ class NodeRouter:
         self._make = make
         self._tasks = tasks
         self._routers = routers
-        self.balancer = Balancer(known.node, self.ask)
-        self._partitioned = PartitionedSubscriptions(self.ask, self._other_partitions, self.balancer.check)
-        self.pool = CollectionCredit(known, context.tree, routers, tasks.background)
-        self._receiver = Receiver(known, self.pool, self._pipeline_of)
-        self._reports = CreditReports(self.balancer, routers, tasks.background, self._sweep)
+        self._partitioned = PartitionedSubscriptions(self.ask)
+        self.turns = Turns(known, context.tree, self._pipeline_of)
+        self._askers = Askers(known, context.tree, lambda name: routers(name).turns)
+        self._receiver = Receiver(known, context.tree, self._pipeline_of)
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
@@ -127,9 +125,7 @@ class NodeRouter:
             self._queue(command, reply)
 
     def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
-        """Send a command to one partition; in a collection, to one below it."""
-        if number != COORDINATOR and self._collects:
-            return self.pool.ask(number, command)
+        """Send a command to one partition."""
         return ask_pipeline(self.pipeline(number), command)
 
     def answer_refused(self, command: AnyCommand, refused: Refused, reply: Reply) -> None:
@@ -141,44 +137,21 @@ class NodeRouter:
         else:
             self.submit(asked, then(reply, _answer_known, refused))
 
-    async def audit(self) -> None:
-        """Compare the coordinator's ledger with the partitions: credit that crashes have lost comes back."""
-        await self.known.read()
-        if self._count > 1 or self._collects:
-            for whose in await self.balancer.audit(await self._other_partitions(self._count)):
-                self.submit(ReregisterSubscription(self.known.node, whose), ignore_outcome)
+    def on_asks(self, partition: Partition, asks: Asks) -> None:
+        """Ask the collections above for subscribers."""
+        self._askers.ask(partition, asks)
 
-    async def register_all(self) -> bool:
-        """Register all subscriptions in all partitions again, in batches: partitions may have come, or now refuse some.
-
-        Returns whether all partitions answered.
-        """
-        well = True
-        if self._count > 1 or self._collects:
-            async for part in subscribers(partial(self.ask, COORDINATOR), self.known.node, COORDINATOR):
-                if not isinstance(part, Scanned):
-                    return False
-                whose = [ReregisterSubscription(self.known.node, each) for each in part.subids if each]
-                outcomes = await asyncio.gather(*(self._partitioned.subscribe(each, self._count) for each in whose))
-                well &= not any(isinstance(each, Refused) and each.problem.retryable for each in outcomes)
-        return well
-
-    async def _other_partitions(self, partitions: int) -> Sequence[int]:
-        """Return the numbers of the partitions besides the coordinator that share its credit."""
-        return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
-
-    def on_credit_report(self, partition: Partition, partitions: int, report: CreditReport) -> None:
-        """Carry a partition's credit report."""
-        self._reports.handle(partition, partitions, report)
+    def on_turn_due(self) -> None:
+        """Take a turn of the collection."""
+        self.turns.take()
 
     def on_subscription_ended(self, jid: Jid) -> None:
         """End a subscription in all partitions that has ended in one of them."""
-        if self.known.record is None or self._count > 1 or self._collects:
+        if self.known.record is None or self._count > 1:
             self.submit(Leave(self.known.node, jid), ignore_outcome)
 
     @property
     def _collects(self) -> bool:
-        """Whether the node is a collection, or was one when last read."""
         if self.known.record is not None:
             self._collected = self.known.record.config.collects
         return self._collected
@@ -211,6 +184,13 @@ class NodeRouter:
         """Drop the cached record; the next command reads it again."""
         self.known.forget()
 
+    async def apply_tree(self, *, withdraw_all: bool = False) -> None:
+        """Apply a change of what is below the collection, or withdraw all that is held through it. Raises CorruptRecord."""
+        record = await self.known.renew()
+        self._receiver.forget()
+        if record is not None and record.config.collects:
+            await self.turns.withdraw(None if withdraw_all else record)
+
     @property
     def quiet(self) -> bool:
         """Whether no command is waiting or under way."""
@@ -230,15 +210,7 @@ class NodeRouter:
     @property
     def empty(self) -> bool:
         """Whether the router may be dropped: it has no pipelines, and nothing is under way or still to be reported."""
-        return not self._pipelines and self._reading is None and self._reports.idle
-
-    def tick(self) -> None:
-        """Repeat failed reports to coordinators."""
-        self.balancer.tick()
-        self._reports.tick()
-
-    def _sweep(self, number: int) -> None:
-        self.pipeline(number).sweep()
+        return not self._pipelines and self._reading is None and self.turns.idle and self._askers.idle
 
     def _queue(self, command: AnyCommand, reply: Reply) -> None:
         self._queued.append((command, reply))
@@ -368,11 +340,13 @@ class NodeRouter:
             case Place.ALL:
                 self._send_to_all(command, reply, partitions)
             case Place.SUBSCRIPTION:
-                assert isinstance(command, Subscribe | SetSubscriptionOptions | ReregisterSubscription)
+                assert isinstance(command, Subscribe | SetSubscriptionOptions)
                 self._subscribe(command, reply, partitions)
-            case Place.DEPARTURE if partitions > 1 or self._collects:
+            case Place.DEPARTURE if partitions > 1:
                 assert isinstance(command, Unsubscribe | Leave)
                 self._tasks.answer(self._end_subscription(command, partitions), reply)
+            case Place.DEPARTURE if self._collects and isinstance(command, Leave) and is_pull_subscription(command.jid):
+                self._tasks.answer(self._end_lease(command), reply)
             case Place.DEPARTURE:
                 self._send_to_all(command, reply, partitions)
             case Place.RECEIVER:
@@ -390,33 +364,25 @@ class NodeRouter:
         else:
             self._tasks.answer(self._receiver.receive(now), reply)
 
-    def _subscribe(
-        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
-    ) -> None:
+    def _subscribe(self, command: Subscribe | SetSubscriptionOptions, reply: Reply, partitions: int) -> None:
         record = self.known.record
         if isinstance(command, Subscribe) and record is not None and log_readers.makes_log_reader(command, record):
             # The partition to read depends on their number, and what the node is may have changed: read the record first.
             self._tasks.answer(self.known.renew(), then(reply, self._subscribe_to_log, command))
+        elif isinstance(command, SetSubscriptionOptions) and partitions > 1:
+            self._tasks.answer(self._partitioned.set_options(command, partitions), reply)
         else:
-            self._send_subscription(command, reply, partitions)
+            self.pipeline(COORDINATOR).submit(command, reply)
 
     def _subscribe_to_log(self, command: Subscribe, reply: Reply, record: "NodeRecord | Refused | None") -> None:
         if record is None or isinstance(record, Refused):
             reply(record or GONE)
         elif not log_readers.makes_log_reader(command, record):
-            self._send_subscription(command, reply, record.config.partitions)
+            self.pipeline(COORDINATOR).submit(command, reply)
         elif command.selector:
             reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
         else:
             self._tasks.answer(self._partitioned.subscribe_log(command, record.config.partitions), reply)
-
-    def _send_subscription(
-        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, reply: Reply, partitions: int
-    ) -> None:
-        if partitions > 1 or self._collects:
-            self._tasks.answer(self._subscribe_all(command, partitions), reply)
-        else:
-            self.pipeline(COORDINATOR).submit(command, reply)
 
     def _send_to_all(self, command: AnyCommand, reply: Reply, partitions: int) -> None:
         """Send a command to all partitions and merge their outcomes."""
@@ -441,13 +407,17 @@ class NodeRouter:
         for number, command in commands.items():
             self.pipeline(number).submit(command, partial(taken, number))
 
-    async def _subscribe_all(
-        self, command: Subscribe | SetSubscriptionOptions | ReregisterSubscription, partitions: int
-    ) -> Outcome:
-        return await self._partitioned.subscribe(command, partitions)
-
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return merge_outcomes(command, await self._partitioned.leave(command, partitions))
+
+    async def _end_lease(self, command: Leave) -> Outcome:
+        """End a pull subscription to a collection, and what it holds below; an expired one is remembered until then."""
+        if command.lapsed:
+            await self._receiver.leave(command)
+        outcome: Outcome = await self.ask(COORDINATOR, command)
+        if not command.lapsed:
+            await self._receiver.leave(command)
+        return outcome
 
     def _search_elsewhere(
         self, command: Retract | Cancel | Unlock | Renew, home: int, reply: Reply, outcome: Outcome

@@ -91,6 +91,7 @@ class Bench:
             "by_key": "",
             "result_ms": 3_600_000,
             "fair": fair,
+            "above": "",
         }
         await self.run("open_partition", {"revision": 1, **options})
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker import codec, keys
-from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.commands import Associate, Declare, Publish, Retract, Subscribe
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.tree import Scope, SubscriptionType
@@ -17,7 +17,8 @@ ROUNDS: Final = 10
 ITEMS: Final = 10
 """The items of a step."""
 
-COLLECTIONS: Final = 400
+BESIDE: Final = 400
+"""Queues below one collection."""
 SELECTORS: Final = 100
 SUBSCRIBERS: Final = 2_000
 NODES: Final = 1_000
@@ -62,17 +63,16 @@ async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
     return step
 
 
-async def put_below(scene: Scene, leaf: str, collections: int, credit: int) -> None:
-    """Create `collections` collections above a leaf, each with a subscriber, as wildcard subscriptions do."""
-
-    async def made(number: int) -> None:
-        top, jid = f"{leaf}-{number}", Jid(f"above{number}@{leaf}.example/1")
-        options = {"pubsub#node_type": ("collection",), "stanzaq#destinations": (leaf,)}
-        await scene.ask(Declare(top, OWNER, options))
-        await scene.ask(Subscribe(top, jid, jid, credit, scope=Scope(SubscriptionType.ITEMS, None)))
-
-    for first in range(0, collections, _AT_ONCE):
-        await asyncio.gather(*map(made, range(first, min(first + _AT_ONCE, collections))))
+async def put_below(scene: Scene, leaf: str, beside: int, credit: int) -> None:
+    """Put a queue below a collection with a worker, and with so many queues beside it."""
+    top, jid = f"{leaf}-all", Jid(f"above@{leaf}.example/1")
+    await scene.ask(Declare(top, OWNER, {"pubsub#node_type": ("collection",)}))
+    await scene.ask(Associate(top, OWNER, leaf))
+    await scene.ask(Subscribe(top, jid, jid, credit, scope=Scope(SubscriptionType.ITEMS, None)))
+    below = {"pubsub#collection": (top,)}
+    for first in range(0, beside, _AT_ONCE):
+        some = range(first, min(first + _AT_ONCE, beside))
+        await asyncio.gather(*(scene.ask(Declare(f"{leaf}-{number}", OWNER, below)) for number in some))
 
 
 def _worked(scene: Scene, leaf: str) -> Step:
@@ -90,34 +90,30 @@ def _worked(scene: Scene, leaf: str) -> Step:
 
 
 async def _collections(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Pass items through one of as many collections above their queue as there are items, or through one of 400.
-
-    Not through a single one: its worker is granted credit for several items at once.
-    """
+    """Pass items through a collection above their queue, which has no other queue below it, or 400."""
     leaf = f"below{much}"
     await scene.node(leaf)
-    await put_below(scene, leaf, scene.share_of(COLLECTIONS) if much else ITEMS, 1000)
+    await put_below(scene, leaf, scene.share_of(BESIDE) if much else 0, 1000)
     return _worked(scene, leaf)
 
 
 async def _collections_beside(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Pass items to a queue's own worker, below no collection or below 400 with idle subscribers."""
+    """Pass items to a queue's own worker, below no collection or below one with an idle worker."""
     leaf = f"own{much}"
     node = await scene.node(leaf)
     await node.subscribe_workers(1, 1000)
-    await put_below(scene, leaf, scene.share_of(COLLECTIONS) if much else 0, 1000)
+    if much:
+        await put_below(scene, leaf, 0, 1000)
     return _worked(scene, leaf)
 
 
 async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Publish items that must wait because nobody has credit, below no collection or below 400."""
+    """Publish items that must wait because nobody has credit, below no collection or below one."""
     leaf = f"busy{much}"
     await scene.node(leaf)
-    busy = scene.share_of(COLLECTIONS) if much else 0
-    await put_below(scene, leaf, busy, 1)
-    for _ in range(busy):
+    if much:
+        await put_below(scene, leaf, 0, 1)
         await scene.ask(Publish(leaf, OWNER, None, b"x", 1))
-    for _ in range(busy):
         async with asyncio.timeout(60):
             await scene.sink.deliveries.get()
 
@@ -180,7 +176,7 @@ async def _idle_subscribers(scene: Scene) -> None:
 
 async def _idle_collections(scene: Scene) -> None:
     await scene.node("below")
-    await put_below(scene, "below", scene.share_of(COLLECTIONS), 1000)
+    await put_below(scene, "below", scene.share_of(BESIDE), 1000)
 
 
 async def _idle_selectors(scene: Scene) -> None:

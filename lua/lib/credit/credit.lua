@@ -1,6 +1,5 @@
 -- Credit and turns. A subscriber is in `ready_subscribers` while it may take another item, else in `idle_subscribers`; the score is the
--- token of its last delivery. Used credit is counted from the locks and never stored (guarantee 3). In a node of several partitions the
--- first one has the credit and turns of all subscribers that share it (`coordinator`); an owner's credit is in its own partition.
+-- token of its last delivery. Used credit is counted from the locks, or in a collection from the references, and never stored (guarantee 3).
 -- CALL: known = {}
 -- `known` has subscribers, with their locks once these are counted, until a lock ends in this call; each item handed out adds one.
 local credit = {}
@@ -9,19 +8,10 @@ function credit.lock_count(subid)
   return redis.call('ZCOUNT', key.locks_by_subscriber, subid, subid)
 end
 
--- Whether this partition coordinates the credit of several.
-function credit.coordinates()
-  return call.partition_several and arg.number == '0'
-end
-
 -- Returns how many more items a subscriber may take.
 function credit.room(subscriber)
   subscriber.held = credit.lock_count(subscriber.subid)
-  local room = subscriber.limit - subscriber.held
-  if not credit.coordinates() or partition_owner.is(subscriber.subid) then return room end
-  local known = usage.read(subscriber.subid)
-  -- 0 until all partitions have reported what the subscriber holds from before.
-  return known.registering == '0' and room - known.used or 0
+  return subscriber.limit - subscriber.held
 end
 
 -- Moves a subscriber to the ready or the idle ones by its free credit, and keeps its turn; returns it if it exists. With `reached` a
@@ -53,8 +43,7 @@ end
 -- Returns also those that have no line, nil for none.
 local function examine(subids)
   if #subids == 0 then return {}, 0 end
-  -- Credit of a grant is counted apart.
-  local known, lacking, found, room, gone = #call.dispatch_granted == 0 and call.credit_known or {}, {}, {}, 0, nil
+  local known, lacking, found, room, gone = call.credit_known, {}, {}, 0, nil
   for i = 1, #subids do
     if not known[subids[i]] then lacking[#lacking + 1] = subids[i] end
   end
@@ -71,7 +60,7 @@ local function examine(subids)
     local subscriber = known[subids[i]]
     if subscriber then
       subscriber.held = subscriber.held or credit.lock_count(subids[i])
-      room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
+      room = room + subscriber.limit - subscriber.held
       found[#found + 1] = subscriber
     end
   end
@@ -83,9 +72,8 @@ function credit.free(count)
   return examine(in_turn(ready_subscribers.all, count, 0))
 end
 
--- Returns subscribers that may get items here without a grant, `count` in turn, with `first` after so many. An owner needs none.
+-- Returns subscribers that may get items here, `count` in turn, with `first` after so many.
 function credit.candidates(count, first)
-  if call.partition_several and not partition_owner.get() then return {}, 0 end
   local found, room, gone = examine(in_turn(ready_subscribers.for_waiting, count, first or 0))
   if gone then
     ready_subscribers.forget(gone)
@@ -97,5 +85,5 @@ end
 
 -- Whether anybody but the owner has free credit here.
 function credit.anybody()
-  return not call.partition_several and not partition_owner.get() and redis.call('EXISTS', key.ready_subscribers) == 1
+  return not partition_owner.get() and redis.call('EXISTS', key.ready_subscribers) == 1
 end

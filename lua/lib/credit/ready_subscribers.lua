@@ -33,15 +33,6 @@ function ready_subscribers.any_unselective()
   return redis.call('HLEN', key.subscribers) > selectors.count()
 end
 
--- Whether any of them has free credit here.
-function ready_subscribers.any_unselective_here()
-  local named = selectors.subids()
-  for _, subid in ipairs(ready_subscribers.all(selectors.count() + 1, 0)) do
-    if not named[subid] then return true end
-  end
-  return false
-end
-
 -- Returns those that may get waiting items: subscribers without a selector, and of the others those that have not examined all.
 function ready_subscribers.for_waiting(count, first)
   if not call.partition_selects then return ready_subscribers.all(count, first) end

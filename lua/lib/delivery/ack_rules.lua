@@ -75,7 +75,7 @@ function ack_rules.end_locks(rows, act)
     if verdict == 'held' then
       act(row)
       replay_cache.give(row, row.flight.jid)
-      return {'ok', row.flight.jid, pools.describe(row.flight.subid)}
+      return {'ok', row.flight.jid, references.describe(row.flight)}
     elseif verdict == 'replayed' then
       return {'replayed', row.answered}
     end

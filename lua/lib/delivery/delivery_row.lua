@@ -6,11 +6,11 @@ function delivery_row.list()
   return {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 end
 
--- Returns the last value of a delivery: whose subscription it is for, as `pools.whose` names it, and, where one of these is not usual, since
+-- Returns the last value of a delivery: whose subscription it is for, as `references.whose` names it, and, where one of these is not usual, since
 -- when the item is ready, in ms (0: since its publish), whether somebody wants to know its end, and how many attempts did not count.
 function delivery_row.about(whose, after, reply, untried)
   if after == 0 and not reply and untried == 0 then return whose end
-  return string.format(call.partition_multi and '%s %d %s %d' or '%s  %d %s %d', whose, after, reply and 1 or '', untried)
+  return string.format('%s %d %s %d', whose ~= '' and whose or ' ', after, reply and 1 or '', untried)
 end
 
 -- `attempt` is the number of tries including this one. `stage` may be followed by the most items that share a stanza. `whose` is as

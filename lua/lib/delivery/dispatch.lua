@@ -1,7 +1,6 @@
 -- Hands waiting items to subscribers with free credit. Every script that can make this possible runs it.
--- CALL: granted = {}, owed = false
--- Bounded by count and by bytes: a reply is kept in memory here, in the frontend, and in the XMPP server. `granted` are subscribers with
--- credit that a coordinator has granted for this script. `owed`: a caller that cannot send has left items to subscribers with credit.
+-- CALL: owed = false
+-- Bounded by count and by bytes: a reply is kept in memory here, in the frontend, and in the XMPP server. `owed`: a caller that cannot send has left items to subscribers with credit.
 local dispatch = {LIMIT = 200, ROUND = 8, BYTES = 1048576}
 
 -- Returns the next subscriber for an item: the least recently served, but not the last holder while another has credit (Q30).
@@ -30,6 +29,7 @@ function dispatch.lock(entry, subscriber, frontend, deadline)
   if entry.group then key_limits.lock(entry) end
   write_buffer.add('ZADD', key.lock_deadlines, deadline, position)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(text, position))
+  if subscriber.references then references.note(position, subscriber) end
   subscriber.held, subscriber.served = subscriber.held + 1, text
   return token, attempt
 end
@@ -40,7 +40,7 @@ local function deliver(entry, subscriber, deliveries)
   local untried, after = entry.past.untried, entry.hints ~= '' and scheduling.of(entry).after or 0
   delivery_row.add(deliveries, subscriber.jid, position, entry.name, token, attempt - untried, call.partition_deadline, entry.by,
     entry.body, token, subscriptions.sending(subscriber), entry.key,
-    delivery_row.about(pools.whose(subscriber.pool, subscriber.subid), after, outcomes.are_wanted(position), untried))
+    delivery_row.about(references.whose(subscriber.references and subscriber, subscriber.subid), after, outcomes.are_wanted(position), untried))
 end
 
 local function assign(items, queue, deliveries)
@@ -52,8 +52,8 @@ local function assign(items, queue, deliveries)
   end
   for i = 1, #queue do
     local subscriber = queue[i]
-    -- The coordinator keeps the turns of those with grants.
-    if subscriber.served and not subscriber.granted then
+    -- A collection keeps the turns of those with references.
+    if subscriber.served and not subscriber.references then
       if subscriber.held < subscriber.limit then
         write_buffer.add('ZADD', key.ready_subscribers, subscriber.served, subscriber.subid)
       else
@@ -73,25 +73,12 @@ function dispatch.most(made, bytes)
   return math.min(dispatch.LIMIT - made, math.ceil((dispatch.BYTES - bytes) * made / math.max(bytes, 1)))
 end
 
--- Returns the subscribers that may get items: those with credit of their own here, and those with grants.
-local function candidates(count)
-  local queue, room = credit.candidates(count)
-  for _, subscriber in ipairs(call.dispatch_granted) do
-    if subscriber.held < subscriber.limit then
-      queue[#queue + 1] = subscriber
-      room = room + subscriber.limit - subscriber.held
-    end
-  end
-  return queue, room
-end
-
 -- Takes items and returns them with the subscribers that may get them, or nil without credit. The third value is all the credit there is,
 -- if that is known.
 local function take(want)
-  for _, subscriber in ipairs(call.dispatch_granted) do subscriber.taking = nil end
-  if call.partition_selects and not skipped_items.finished() then return matching.take(want, candidates) end
+  if call.partition_selects and not skipped_items.finished() then return matching.take(want, credit.candidates) end
   -- One subscriber more than items, so that the last holder of an item can be avoided.
-  local queue, room = candidates(want + 1)
+  local queue, room = credit.candidates(want + 1)
   if room == 0 then return nil end
   -- If there are fewer than requested, these are all.
   return ready_queue.take(math.min(want, room)), queue, #queue <= want and room
@@ -143,4 +130,26 @@ function dispatch.run(hint)
     hint = hint * 2
   end
   return deliveries, 1
+end
+
+-- Hands items to subscribers of collections that have references, one for each; adds the deliveries to those made before.
+function dispatch.by_reference(subscribers, deliveries)
+  local room, made, bytes = 0, 0, 0
+  for _, each in ipairs(subscribers) do room = room + each.limit end
+  call.key_limits_applied = call.partition_before.keyed
+  local limited = call.partition_before.limits
+  while made < room and bytes < dispatch.BYTES and not budget.over() do
+    local want, queue = math.min(room - made, dispatch.most(made, bytes)), {}
+    if limited then want = math.min(want, hand_out_limits.room()) end
+    local items = want > 0 and ready_queue.take(want) or {}
+    if #items == 0 then return end
+    for _, each in ipairs(subscribers) do
+      if each.held < each.limit then queue[#queue + 1] = each end
+    end
+    for i = 1, #items do bytes = bytes + #items[i].body end
+    assign(items, queue, deliveries)
+    if call.key_limits_applied then key_limits.go_on() end
+    if limited then hand_out_limits.use(#items) end
+    made = made + #items
+  end
 end

@@ -1,6 +1,5 @@
 -- Ends locks: the item is acknowledged or cancelled, or it is given back (released, expired, bounced) and may become a dead letter.
--- CALL: touched = {}, arrived = {}, freed = 0, pools = {}
--- `pools` has the pools of subscriptions that ended in this script, by subid.
+-- CALL: touched = {}, arrived = {}, freed = 0
 local lock_end = {}
 
 -- Records a change of what a subscriber holds or may hold.
@@ -16,6 +15,7 @@ local function unlock(flight)
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
   if call.partition_confirms then confirmations.remove(flight.position) end
   if call.partition_before.keyed then key_limits.unlock(flight.position) end
+  if call.partition_before.referenced then references.free(flight) end
   if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position, worker_deaths.mark(flight.position)) end
   call.lock_end_touched[flight.subid] = true
   call.lock_end_freed = call.lock_end_freed + 1
@@ -50,6 +50,7 @@ end
 function lock_end.acknowledge(flight, result)
   unlock(flight)
   call.lock_end_arrived[flight.subid] = true
+  if flight.reference then flight.reference.how = 'reached' end
   finish(flight, find_successor(flight), true)
   if call.partition_before.replies then outcomes.note_end(flight.position, flight.item, 'acknowledged', '', result or '') end
   journal.add('acknowledged', flight, '')

@@ -16,7 +16,7 @@ function redelivery.add(deliveries, flight)
   local attempt = tonumber(flight.attempt)
   local tries = attempt_history.count(position, attempt)
   delivery_row.add(deliveries, flight.jid, position, flight.item, tonumber(flight.token), tries, deadline, entry.by, entry.body,
-    call.partition_token, stage, entry.key, delivery_row.about(pools.whose(pools.of(flight.subid), flight.subid), 0,
+    call.partition_token, stage, entry.key, delivery_row.about(references.whose(references.of(flight), flight.subid), 0,
     outcomes.are_wanted(position), attempt - tries))
   return #entry.body
 end

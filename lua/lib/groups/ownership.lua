@@ -24,7 +24,7 @@ function ownership.clear(reason)
     if flight then
       lock_end.lose(flight, 'released', {reason = reason, delay_ms = 0})
       if not told[flight.jid] then
-        notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)})
+        notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
       end
     else
       write_buffer.add('ZREM', key.locks_by_subscriber, members[i])

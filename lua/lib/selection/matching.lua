@@ -1,5 +1,4 @@
--- Decides which subscriber gets which item where subscriptions have selectors, and which subscribers could get one with credit here.
--- CALL: whom = nil
+-- Decides which subscriber gets which item where subscriptions have selectors.
 local matching = {}
 
 local function free(subscriber)
@@ -74,31 +73,4 @@ function matching.take(count, candidates)
     passes = #taken < count and not got and (unserved or others) and selection.pass()
   until #taken >= count or not (got or passes)
   return taken, everybody
-end
-
--- Finds subscribers whose credit is elsewhere and for whom an item waits; returns 1 when there is more to search.
-function matching.find_demand()
-  local shares = call.partition_several or call.partition_pools
-  if not (call.partition_selects and shares) or call.partition_paused or partition_owner.get() then return 0 end
-  -- In a node of several partitions the coordinator has the turns: nobody has credit here without a grant.
-  local local_turns, lacking = not call.partition_several, nil
-  local fed = local_turns and redis.call('ZCARD', key.ready_subscribers) or 0
-  repeat
-    call.matching_whom = {}
-    for _, subid in ipairs(selection_progress.all()) do
-      local subscriber = not (local_turns and redis.call('ZSCORE', key.ready_subscribers, subid)) and subscriptions.get(subid)
-      if subscriber and not subscriptions.pulls(subscriber) and selection.has_match(subid) then
-        call.matching_whom[#call.matching_whom + 1] = {subid, pools.of(subid) or ''}
-      end
-    end
-    lacking = #call.matching_whom + fed < selectors.count()
-    local others = ready_subscribers.any_unselective() and not (local_turns and ready_subscribers.any_unselective_here())
-    if others and skipped_items.after('', '', 1)[1] then
-      for pool in string.gmatch('- ' .. (call.partition_pools or ''), '(%S+) %d*') do
-        call.matching_whom[#call.matching_whom + 1] = {'*', pool == '-' and '' or pool}
-      end
-      others = false
-    end
-  until not (lacking or others) or not selection.pass()
-  return call.selection_more and 1 or 0
 end

@@ -16,7 +16,6 @@ function subscribing.put(subscriber, new)
     else
       redis.call('ZADD', key.idle_subscribers, 0, subscriber.subid)
     end
-    if subscriber.pool then pools.count_subscriber(subscriber.pool, 1) end
   end
   subscriptions.put(subscriber)
   if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end

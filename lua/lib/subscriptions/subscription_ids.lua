@@ -1,50 +1,35 @@
 -- Which subscriptions a JID may have in a partition, and which it has. `subids` are those of a sender's full JID and bare JID for direct
 -- subscriptions.
-local subscription_ids = {MOST = 32}
+local subscription_ids = {MOST = 32, COLLECTED = 2 ^ 51}
 
--- Returns all subids that one JID may have, given one of them, which is a direct one or, with `pool`, in that pool. They differ in the
--- last five bits, and the first is made from the JID. Unless the partition has had a second subscription of a JID, that is the only one.
-function subscription_ids.family(subid, pool)
+-- Returns all subids that one JID may have, given one of them. They differ in the last five bits, and the first is made from the JID.
+-- Unless the partition has had a second subscription of a JID, that is the only one.
+function subscription_ids.family(subid)
   if not call.partition_multi then return {subid} end
-  local offset, found = tonumber(string.match(pool or '', '^%d+') or 0), {}
-  local name = (tonumber(subid) - offset) % 2 ^ 52
+  local name, found = tonumber(subid), {}
   local bits = name % subscription_ids.MOST
-  for i = 0, subscription_ids.MOST - 1 do
-    local each = name - bits + (bits + i) % subscription_ids.MOST
-    found[i + 1] = string.format('%.0f', (each + offset) % 2 ^ 52)
-  end
+  for i = 0, subscription_ids.MOST - 1 do found[i + 1] = string.format('%.0f', name - bits + (bits + i) % subscription_ids.MOST) end
   return found
 end
 
--- Returns the offset of each pool that has or had subscribers here: it is added to the subid of a direct subscription.
-local function offsets()
-  local found, present = {}, {}
-  for offset in string.gmatch(call.partition_pools or '', '(%d+):%S+ %d+') do
-    found[#found + 1], present[offset] = tonumber(offset), true
-  end
-  for offset in string.gmatch(call.partition_past_pools or '', '%d+') do
-    if not present[offset] then found[#found + 1] = tonumber(offset) end
-  end
-  return found
+-- Returns the subid under which a queue has the locks of a collection's subscriber, or turns it back.
+local function collected(subid)
+  return string.format('%.0f', (tonumber(subid) + subscription_ids.COLLECTED) % (2 * subscription_ids.COLLECTED))
 end
 
 -- Returns the part that all subids of one JID share.
-local function shared_part(name)
-  return call.partition_multi and math.floor(name / subscription_ids.MOST) or name
+local function shared_part(subid)
+  return call.partition_multi and math.floor(tonumber(subid) / subscription_ids.MOST) or tonumber(subid)
 end
 
--- Whether a subscription has one of a sender's subids. There may be thousands, so this compares what they share instead of making them.
+-- Whether a subscription has one of a sender's subids, in the queue or through a collection.
 function subscription_ids.covers(subids, subid)
   local wanted = {}
-  for each in string.gmatch(subids, '%d+') do wanted[shared_part(tonumber(each))] = true end
-  if wanted[shared_part(tonumber(subid))] then return true end
-  for _, offset in ipairs(offsets()) do
-    if wanted[shared_part((tonumber(subid) - offset) % 2 ^ 52)] then return true end
-  end
-  return false
+  for each in string.gmatch(subids, '%d+') do wanted[shared_part(each)] = true end
+  return wanted[shared_part(subid)] or call.partition_before.referenced and wanted[shared_part(collected(subid))] or false
 end
 
--- Returns all subids that these JIDs may have, directly and through each pool (see `pools`).
+-- Returns all subids that these JIDs may have, in the queue and through collections.
 function subscription_ids.all(subids)
   local found = {}
   for subid in string.gmatch(subids, '%d+') do
@@ -54,13 +39,7 @@ function subscription_ids.all(subids)
   end
   -- The caller looks for each of them.
   call.budget_spent = call.budget_spent + #found / 8
-  local direct = #found
-  for _, offset in ipairs(offsets()) do
-    call.budget_spent = call.budget_spent + direct / 8
-    for i = 1, direct do
-      found[#found + 1] = string.format('%.0f', (tonumber(found[i]) + offset) % 2 ^ 52)
-    end
-  end
+  for i = 1, call.partition_before.referenced and #found or 0 do found[#found + 1] = collected(found[i]) end
   return found
 end
 

@@ -1,12 +1,11 @@
--- Subscriptions: subid -> `credit bounces sending jid`; for one through a collection `credit bounces sending:length jid pool`, where the
--- length is the JID's (see `pools`). `sending` is the quality of service, followed by the most items in one stanza if that is not 1.
+-- Subscriptions: subid -> `credit bounces sending jid`. `sending` is the quality of service, followed by the most items in one stanza if
+-- that is not 1.
 local subscriptions = {}
 
 function subscriptions.read(subid, line)
-  local limit, bounces, qos, batch, length, jid = string.match(line, '^(%d+) (%d+) (%a+)(%d*):?(%d*) (.*)$')
+  local limit, bounces, qos, batch, jid = string.match(line, '^(%d+) (%d+) (%a+)(%d*) (.*)$')
   local found = {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), qos = qos, jid = jid}
   if batch ~= '' then found.batch = batch end
-  if length ~= '' then found.jid, found.pool = string.sub(jid, 1, length), string.sub(jid, length + 2) end
   return found
 end
 
@@ -51,8 +50,6 @@ end
 
 -- Stores a subscription; `bounces` are those since a delivery last reached it.
 function subscriptions.put(subscriber)
-  local sending, whose = subscriptions.sending(subscriber), subscriber.jid
-  if subscriber.pool then sending, whose = sending .. ':' .. #whose, whose .. ' ' .. subscriber.pool end
   redis.call('HSET', key.subscribers, subscriber.subid,
-    string.format('%d %d %s ', subscriber.limit, subscriber.bounces, sending) .. whose)
+    string.format('%d %d %s ', subscriber.limit, subscriber.bounces, subscriptions.sending(subscriber)) .. subscriber.jid)
 end

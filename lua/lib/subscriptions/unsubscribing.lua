@@ -6,8 +6,7 @@ local unsubscribing = {CHUNK = 300, TOLD = 'withdrawn'}
 function unsubscribing.stop_working(subid)
   redis.call('ZREM', key.ready_subscribers, subid)
   redis.call('ZREM', key.idle_subscribers, subid)
-  grants.forget(subid)
-  if credit.coordinates() then usage.leave(subid) end
+  if call.partition_collects then redis.call('HDEL', key.scopes, subid) end
   skipped_items.set_selector(subid, '')
   waiters.remove(subid)
 end
@@ -17,40 +16,38 @@ function unsubscribing.remove(subid, kept, reason)
   ownership_loss.end_of(subid, kept, reason)
   unsubscribing.stop_working(subid)
   reader_window.forget(subid)
-  local pool = pools.of(subid)
-  if pool then
-    pools.count_subscriber(pool, -1)
-    call.lock_end_pools[subid] = pool
-  end
   redis.call('ZREM', key.subscription_expiry, subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 
-local function give_back(flight, kind, reason)
+-- Ends the lock of a subscription that ends.
+function unsubscribing.give_back(flight, kind, reason)
   if reason == unsubscribing.TOLD then
-    notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), call.lock_end_pools[flight.subid] or '',
-      call.partition_multi and flight.subid or nil})
+    notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
   end
   lock_end.lose(flight, kind, {reason = reason})
 end
 
 -- Gives back up to `CHUNK` items, or with `most` so many, and returns how many are left: one script must not run for long. If any are
--- left, `locks_to_release` has the last token handed out, the reason and the pool, and sweeps continue, whatever becomes of the caller.
+-- left, `locks_to_release` has the last token handed out and the reason, and sweeps continue, whatever becomes of the caller. What a
+-- subscriber holds through a collection ends in the queues.
 function unsubscribing.release(subid, kind, reason, most)
+  if call.partition_collects then
+    semaphore.withdraw(subid, reason)
+    return 0, 0
+  end
   local places = held_locks.of(subid, most or unsubscribing.CHUNK)
   local ended = 0
   for _, flight in ipairs(inflight.get_many(places)) do
     if ended > 0 and budget.exhausted() then break end
-    if flight then give_back(flight, kind, reason) end
+    if flight then unsubscribing.give_back(flight, kind, reason) end
     ended = ended + 1
   end
   write_buffer.flush()
   local left = credit.lock_count(subid)
   if left > 0 then
     call.unsubscribing_more, call.rare_keys_any = true, true
-    local pool = call.lock_end_pools[subid]
-    redis.call('HSET', key.locks_to_release, subid,
-      string.format('%d ', call.partition_token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
+    redis.call('HSET', key.locks_to_release, subid, string.format('%d ', call.partition_token) .. kind .. ' ' .. reason)
   end
   return left, ended
 end
@@ -58,13 +55,12 @@ end
 -- Continues with one subscription that has left; returns how many more items this script may give back. Locks with later tokens belong to
 -- a new subscription of the same subid.
 local function resume_one(subid, note, room)
-  local token, kind, reason, pool = string.match(note, '^(%d+) (%S+) (%S+) ?(.*)$')
-  if pool ~= '' then call.lock_end_pools[subid] = pool end
+  local token, kind, reason = string.match(note, '^(%d+) (%S+) (%S+)$')
   for _, flight in ipairs(inflight.get_many(held_locks.of(subid, room + 1))) do
     if flight and tonumber(flight.token) > tonumber(token) then break end
     if flight then
       if room == 0 or budget.exhausted() then return 0 end
-      give_back(flight, kind, reason)
+      unsubscribing.give_back(flight, kind, reason)
       room = room - 1
     end
   end

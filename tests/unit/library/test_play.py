@@ -102,7 +102,7 @@ class _Service:
     async def life(self, length: float, ends: str) -> None:
         """Run a worker for so long, or until nothing is left of its work."""
         worker, changed = _worker(), asyncio.Event()
-        transport = CoreTransport(changed.set)
+        transport = CoreTransport(changed.set, "")
         transport.core = core = testing._Core(self._url, transport)
         await core.start()
         try:
@@ -124,7 +124,7 @@ class _Service:
 
     async def begin(self, ledger: Path, count: int) -> list[str]:
         """Make the nodes and publish work of all kinds; return its ids."""
-        transport = CoreTransport(lambda: None)
+        transport = CoreTransport(lambda: None, "")
         transport.core = core = testing._Core(self._url, transport)
         await core.start()
         for node in NODES:
@@ -157,7 +157,7 @@ class _Service:
     async def dead(self) -> dict[str, int]:
         """Return the dead letters, each with the number of its attempts."""
         broker = testing.TestBroker(_worker())
-        broker._core = core = testing._Core(self._url, CoreTransport(lambda: None))
+        broker._core = core = testing._Core(self._url, CoreTransport(lambda: None, ""))
         await core.start()
         try:
             return {letter.id: letter.attempts for node in NODES for letter in await broker.dead(node)}

@@ -26,21 +26,14 @@ from broker.redis_core.commands.admin_parts import (
     MoveFromPartition,
     ReadHandovers,
 )
-from broker.redis_core.commands.credit import (
-    CreditReport,
-    Demand,
-    Grant,
-    GrantCredit,
-    HandOut,
-    HeldCredit,
-    Holding,
-    ListHoldings,
-    ListUsage,
-    RegisterPoolPartitions,
-    RegisterPoolSubscription,
-    RegisterReader,
-    RegisterSubscription,
-    ReregisterSubscription,
+from broker.redis_core.commands.collections import (
+    Asks,
+    CheckReferences,
+    Lent,
+    ListReferences,
+    Look,
+    ReceiveByReference,
+    Turn,
 )
 from broker.redis_core.commands.dependency_parts import (
     AwaitEnd,
@@ -73,10 +66,12 @@ from broker.redis_core.commands.schedule_parts import ReadSchedules, StoreSchedu
 from broker.redis_core.operations.operation import (
     LeaseOver,
     LockOver,
+    ReferencesFreed,
     SchedulesDue,
     ScriptReply,
     SubscriptionOver,
     ToCount,
+    TurnDue,
     WorkWaits,
     refuse,
     split_reply,
@@ -86,6 +81,7 @@ from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 
 ME = Jid("me@x/my desk")
+QUEUE = Partition("q", "life")
 RECORD = NodeRecord("n", "i1", 3, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
 SAMPLES: tuple[Any, ...] = (
     Publish("n", ME, "i", b"e", 1),
@@ -124,23 +120,16 @@ SAMPLES: tuple[Any, ...] = (
     ReadSchedules("n", "i1", "a"),
     StoreSchedule("n", "i1", "a", b"", b"{}", 5, b"item"),
     Leave("n", ME),
-    RegisterPoolSubscription(
-        "n", ME, "1", ME, Sending(Qos.ASSURED, 5), "7", pool="5:all@i", several=False, incarnation="i"
-    ),
-    RegisterPoolPartitions("n", (Partition("n", "i", 0),), ()),
     AcquirePartition("n", ME, ME, 5, Sending(), "g", EPOCH_NEXT, 0, 7, "moved"),
     ReleasePartition("n", ME, 0, "g"),
     RenewPartition("n", ME, 0),
     Sweep("n"),
     TakeOver("n", "f"),
     ScanSubscribers("n"),
-    ReregisterSubscription("n", "1"),
-    RegisterReader("n", ME, 5),
-    RegisterSubscription("n", "1", ME, Sending(Qos.ASSURED), "7", several=False),
-    GrantCredit("n", (Holding(1, "1", 7, 2, 5),), Demand(2, 9, 3, "A -"), ("1", "7"), ((3, "1"),)),
-    HandOut("n", "1", 7, 3),
-    ListHoldings("n", ("1",)),
-    ListUsage("n"),
+    Turn("n", "i1", "t1", (("r1", "unused"),), ((QUEUE, 1, Asks(3, 5, 60_000, "-")), (QUEUE, 0, None))),
+    ReceiveByReference("n", 0, "i1", "all@life", (Lent(QUEUE, "r1", "1", ME, "assured5", 5),)),
+    CheckReferences("n", 0, "i1", (Look(QUEUE, "r1"), Look(QUEUE, "r2", "withdrawn"))),
+    ListReferences("n", "i1"),
     commands.Release("n", ME, ("i",)),
     InspectPartition("n", ME, 0, ("i",), 5),
     MoveFromPartition("n", ME, 0, (("1-0", "i", "m"),)),
@@ -154,7 +143,7 @@ SAMPLES: tuple[Any, ...] = (
     ListAwaited("n", "i1", 0, "", 100),
     EndAwaited("n", "i1", 0, "2-0", ("i1/0/1-0/0/n",)),
 )
-SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
+SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry"}
 
 
 def test_samples_are_all() -> None:
@@ -200,14 +189,9 @@ def _read(*reply: Any) -> ScriptReply:
 def test_reply() -> None:
     """Every partition script answers in one shape."""
     read = _read([1], [], [], [], 7, 1, 9)
-    assert (read.rows, read.due_ms, read.more, read.token, read.credit) == ([1], 7, True, 9, None)
-    held = [[b"1", 2, 7, b"5:all", 1]]
-    told = [5, 2, b"5", b"A", held, b"5:all 3 6:some 1", [[b"3", b"1", b"7", 4]]]
-    assert _read([], [], [], [], 0, 0, 9, told).credit == CreditReport(
-        5, 2, "5", "A", (HeldCredit("1", 2, 7, "5:all", 1),), ("5:all", "6:some"), (Grant(3, "1", 7, 4),)
-    )
+    assert (read.rows, read.due_ms, read.more, read.token) == ([1], 7, True, 9)
     assert ScriptReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
-    assert _read(None, None, None, None, 0, 0, 9, None) == _read([], [], [], [], 0, 0, 9)
+    assert _read(None, None, None, None, 0, 0, 9) == _read([], [], [], [], 0, 0, 9)
     assert [split_reply(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
 
 
@@ -224,9 +208,9 @@ def test_lines_of_another_version() -> None:
 def test_deliveries() -> None:
     """A reply has the values of all deliveries in one list; the last one of each names the subscription."""
     values = [ME.encode(), b"5-0", b"i", 7, 2, 9, b"you@x", b"body", 8, b"unacknowledged", b"k"]
-    one, two, three = _read([], [*values, b"", *values, b"5:all%40life@x", *values, b" 3"], [], [], 0, 0, 9).deliveries
+    one, two, three = _read([], [*values, b"", *values, b"all@life ", *values, b" 3"], [], [], 0, 0, 9).deliveries
     assert (one.subscriber, one.position, one.token, one.attempt, one.sequence, one.key) == (ME, "5-0", 7, 2, 8, "k")
-    assert [(each.collection, each.subid) for each in (one, two, three)] == [("", ""), ("all@life", ""), ("", "3")]
+    assert [(each.collection, each.subid) for each in (one, two, three)] == [("", ""), ("all", ""), ("", "3")]
 
 
 def test_what_a_script_tells() -> None:
@@ -237,8 +221,11 @@ def test_what_a_script_tells() -> None:
         [b"unlocked", ME.encode(), b"i", 5],
         [b"ended", ME.encode(), b"i", 5],
         [b"lapsed", ME.encode(), b"1"],
-        [b"unsubscribed", ME.encode(), b""],
+        [b"unsubscribed", ME.encode()],
         [b"waiting", b"p", b"1"],
+        [b"freed", b"all@life", b"r1 ended r2 reached"],
+        [b"asks", 3, 5, 60_000, b"1 -"],
+        [b"turn"],
         [b"perished", 2],
     ]
     ended = LockEnded(partition.node, ME, "i", 5)
@@ -250,13 +237,15 @@ def test_what_a_script_tells() -> None:
             LockOver(ended, expired=True),
             LockOver(ended, expired=False),
             LeaseOver(ME, "1"),
-            SubscriptionOver(ME, ""),
+            SubscriptionOver(ME),
             WorkWaits("p", "1"),
+            ReferencesFreed("all", (("r1", "ended"), ("r2", "reached"))),
+            Asks(3, 5, 60_000, "1 -"),
+            TurnDue(),
             ToCount("perished", 2),
         ),
         (Handover("1-0", "m", "1 n"),),
         0,
         more=False,
         token=9,
-        credit=None,
     )

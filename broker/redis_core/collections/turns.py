@@ -1,0 +1,215 @@
+"""The turns of one collection: what queues say of references goes there, and what it lends goes to them.
+
+One turn is under way at a time, and what comes meanwhile is for the next. Keeps nothing that is needed: what is lost here is
+found when the collection looks at its references, and when a queue asks again. Must not know which items there are.
+"""
+
+import asyncio
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from broker.model.names import Partition, bare_jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import CoreUnavailable, CorruptRecord
+from broker.model.results import Refused
+from broker.redis_core.commands.collections import (
+    Asks,
+    CheckReferences,
+    Lent,
+    ListReferences,
+    Look,
+    ReceiveByReference,
+    References,
+    Told,
+    Turn,
+    Turned,
+)
+from broker.redis_core.commands.internal import AnyCommand, Scanned
+from broker.redis_core.commands.repeated import subscribers
+from broker.redis_core.operations.operation import write_collection
+from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipeline
+from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.records.tree import Tree
+from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.tasks import start
+
+if TYPE_CHECKING:
+    from broker.model.names import Jid
+    from broker.model.tree import Scope
+
+WITHDRAWN: Final = "withdrawn"
+"""Why a lock ends whose holder is notified (lua/lib/subscriptions/unsubscribing.lua)."""
+
+_Part = TypeVar("_Part", Lent, Look)
+
+_AT_ONCE: Final = 200
+"""References that one queue is asked about at once."""
+
+
+class Turns:
+    """Takes the turns of one collection."""
+
+    def __init__(self, known: NodeCache, tree: Tree, pipeline: Callable[[Partition], PartitionPipeline]) -> None:
+        """Ask partitions by their `pipeline`; what is below the collection is read from `tree`."""
+        self._known = known
+        self._tree = tree
+        self._pipeline = pipeline
+        self._names = count()
+        self._process = secrets.token_hex(6)
+        self._words: dict[str, str] = {}
+        self._asking: dict[Partition, tuple[int, Asks | None]] = {}
+        self._answers: list[tuple[Partition, asyncio.Future[int]]] = []
+        self._due = self._afresh = False
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self._running is None
+
+    def take(self) -> None:
+        """Take a turn: something can be lent or is to be looked at."""
+        self._due = True
+        if self._running is None:
+            self._running = start(self._run())
+
+    def book(self, words: Iterable[tuple[str, str]]) -> None:
+        """Say what became of references."""
+        told = dict(words)
+        if told:
+            self._words |= told
+            self.take()
+
+    def ask(self, queue: Partition, level: int, asks: Asks) -> asyncio.Future[int]:
+        """Ask for subscribers of a queue so many levels below; returns how many references it got at once."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asking[queue] = level, asks
+        self._answers.append((queue, answer))
+        self.take()
+        return answer
+
+    async def withdraw(self, record: NodeRecord | None) -> None:
+        """End what is held in queues that are not below the collection, or do not admit the subscriber; of none, everything.
+
+        Queues may also admit others than before.
+        """
+        if record is not None:
+            self._afresh = True
+            self.take()
+        looks = [Look(queue, name, WITHDRAWN) for queue, name in await self._find_forbidden(record)]
+        await self._look(looks)
+
+    async def _find_forbidden(self, record: NodeRecord | None) -> list[tuple[Partition, str]]:
+        """Return the references that queues must not hold, with the queue of each."""
+        references: list[tuple[str, str, Partition]] = []
+        life = self._known.record or await self._known.read()
+        scan, ended = "0", life is None
+        while life is not None and not ended:
+            page = await self._ask_own(ListReferences(life.name, life.incarnation, scan))
+            references += page.rows if isinstance(page, References) else ()
+            scan = page.scan if isinstance(page, References) else "0"
+            ended = scan == "0"
+        if record is None or not references:
+            return [(queue, name) for name, _whose, queue in references]
+        levels = await self._tree.find_leaves(record)
+        nodes = sorted({queue.node for _name, _whose, queue in references})
+        records = {each.name: each for each in await self._known.store.read_all(nodes)}
+        whose: dict[str, tuple[Jid, Scope | None]] = {}
+        async for part in subscribers(self._ask_own, record.name, COORDINATOR):
+            if isinstance(part, Scanned):
+                whose |= dict(zip(part.subids, zip(part.jids, part.scopes, strict=True), strict=True))
+
+        def admits(queue: Partition, jid: "Jid", scope: "Scope | None") -> bool:
+            return scope is None or (scope.reaches(levels[queue]) and records[queue.node].is_readable(bare_jid(jid)))
+
+        return [
+            (queue, name)
+            for name, subid, queue in references
+            if queue not in levels or queue.node not in records or (subid in whose and not admits(queue, *whose[subid]))
+        ]
+
+    def _ask_own(self, command: AnyCommand) -> asyncio.Future[Any]:
+        return ask_pipeline(self._pipeline(self._own(self._known.record)), command)
+
+    def _own(self, record: NodeRecord | None) -> Partition:
+        return record.partition(COORDINATOR) if record is not None else Partition(self._known.node, "")
+
+    async def _run(self) -> None:
+        try:
+            while self._due:
+                self._due = False
+                await self._take_turn()
+        finally:
+            self._running = None
+            for _queue, answer in self._answers:
+                answer.cancel()
+            self._answers.clear()
+
+    async def _take_turn(self) -> None:
+        words, self._words = self._words, {}
+        asking, self._asking = self._asking, {}
+        answers, self._answers = self._answers, []
+        afresh, self._afresh = self._afresh, False
+        lent: Counter[Partition] = Counter()
+        try:
+            record = await self._known.read()
+            if record is not None and record.config.collects:
+                name = f"{self._process}-{next(self._names)}"
+                rows = tuple(words.items()), tuple((queue, *what) for queue, what in asking.items())
+                turned = await self._ask_own(Turn(record.name, record.incarnation, name, *rows, afresh))
+                if isinstance(turned, Turned):
+                    self._due |= turned.more
+                    lent.update(each.queue for each in turned.lent)
+                    for queue, theirs in _by_queue(turned.lent).items():
+                        start(self._lend(record, queue, theirs))
+                    start(self._look(turned.looks))
+        except (CoreUnavailable, CorruptRecord):
+            # Queues ask again, and the collection looks at its references.
+            pass
+        finally:
+            for queue, answer in answers:
+                if not answer.done():
+                    answer.set_result(lent[queue])
+
+    async def _lend(self, record: NodeRecord, queue: Partition, lent: Sequence[Lent]) -> None:
+        """Let a queue receive. Each reference is sent once: if the answer is lost, only the queue knows what became of it."""
+        received = ReceiveByReference(
+            queue.node, queue.number, queue.incarnation, write_collection(self._own(record)), tuple(lent)
+        )
+        outcome = await ask_pipeline(self._pipeline(queue), received)
+        if isinstance(outcome, Told):
+            self.book(outcome.words)
+            return
+        self._asking.setdefault(queue, (0, None))
+        if isinstance(outcome, Refused) and outcome.problem.is_gone:
+            self.book((each.name, "unused") for each in lent)
+        self.take()
+
+    async def _look(self, looks: Sequence[Look]) -> None:
+        """Ask queues what has become of references, and tell the collection."""
+        asked = [
+            (queue, theirs[first : first + _AT_ONCE])
+            for queue, theirs in _by_queue(looks).items()
+            for first in range(0, len(theirs), _AT_ONCE)
+        ]
+        await asyncio.gather(*(self._check(*each) for each in asked))
+
+    async def _check(self, queue: Partition, looks: Sequence[Look]) -> None:
+        outcome = await ask_pipeline(
+            self._pipeline(queue), CheckReferences(queue.node, queue.number, queue.incarnation, tuple(looks))
+        )
+        if isinstance(outcome, Told):
+            self.book(outcome.words)
+        else:
+            gone = isinstance(outcome, Refused) and outcome.problem.is_gone
+            self.book((each.name, "ended" if gone else "silent") for each in looks)
+
+
+def _by_queue(some: Iterable[_Part]) -> dict[Partition, list[_Part]]:
+    found: dict[Partition, list[_Part]] = defaultdict(list)
+    for each in some:
+        found[each.queue].append(each)
+    return found

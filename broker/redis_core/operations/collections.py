@@ -1,0 +1,100 @@
+"""Calls by which a collection lends credit to the queues below it."""
+
+from broker.model.names import Jid, Partition, bare_jid
+from broker.model.nodes import NodeRecord
+from broker.redis_core.commands.collections import (
+    CheckReferences,
+    Lent,
+    ListReferences,
+    Look,
+    ReceiveByReference,
+    References,
+    Told,
+    Turn,
+    Turned,
+)
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, collected
+
+_NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
+    ("words", "queue", "count", "level", "stamp", "hold", "holders"), ""
+)
+
+
+def _turn_rows(command: Turn, _record: NodeRecord) -> list[Values]:
+    rows: list[Values] = [{**_NOTHING, "words": " ".join(f"{name} {word}" for name, word in command.references)}]
+    for queue, level, asks in command.asking:
+        asked: Values = {"queue": str(queue), "count": "0"}
+        if asks is not None:
+            # The queue knows its holders by subids of its own.
+            holders = " ".join(each if each == "-" else collected(each) for each in asks.holders.split())
+            asked = {
+                "queue": str(queue),
+                "count": asks.wanted,
+                "level": level,
+                "stamp": asks.stamp_ms,
+                "hold": asks.lock_ms,
+                "holders": holders,
+            }
+        rows.append({**_NOTHING, **asked})
+    return rows
+
+
+def _read_turned(_command: Turn, reply: ScriptReply, _record: NodeRecord) -> Turned:
+    lent, looks, more = reply.rows
+    return Turned(
+        tuple(
+            Lent(
+                *(Partition.parse(queue.decode()), name.decode(), subid.decode(), Jid(jid.decode()), sending.decode()),
+                *(deadline, whose.decode()),
+            )
+            for queue, name, subid, jid, sending, deadline, whose in lent
+        ),
+        tuple(Look(Partition.parse(queue.decode()), name.decode(), reason.decode()) for queue, name, reason in looks),
+        bool(more),
+    )
+
+
+def _reference_rows(command: ReceiveByReference, record: NodeRecord) -> list[Values]:
+    return [
+        {
+            "reference": each.name,
+            "subid": collected(each.subid),
+            "jid": each.jid,
+            "sending": each.sending,
+            "collection": command.collection,
+            "whose": each.whose,
+            "deadline": each.deadline_ms,
+            "admitted": "1" if record.config.queueing and record.is_readable(bare_jid(each.jid)) else "",
+        }
+        for each in command.lent
+    ]
+
+
+def _read_received(command: ReceiveByReference, reply: ScriptReply, _record: NodeRecord) -> Told:
+    words = zip(command.lent, reply.rows, strict=True)
+    return Told(tuple((each.name, word.decode()) for each, word in words if word != b"locked"))
+
+
+def _look_rows(command: CheckReferences, _record: NodeRecord) -> list[Values]:
+    return [{"reference": each.name, "reason": each.reason} for each in command.looks]
+
+
+def _read_told(command: CheckReferences, reply: ScriptReply, _record: NodeRecord) -> Told:
+    # What the script had no time for is looked at again.
+    return Told(tuple((each.name, word.decode()) for each, word in zip(command.looks, reply.rows, strict=False)))
+
+
+def _read_references(_command: ListReferences, reply: ScriptReply, _record: NodeRecord) -> References:
+    scan, rows = reply.rows
+    found = ((name.decode(), whose.decode(), Partition.parse(queue.decode())) for name, whose, queue in rows)
+    return References(scan.decode(), tuple(found))
+
+
+def _about_turn(command: Turn, _record: NodeRecord) -> Values:
+    return {"taken": command.name, "afresh": "1" if command.afresh else ""}
+
+
+turn = Call("turn", _read_turned, _about_turn, rows=_turn_rows)
+receive_by_reference = Call("receive_by_reference", _read_received, rows=_reference_rows)
+check_references = Call("check_references", _read_told, rows=_look_rows)
+list_references = Call("list_references", _read_references, lambda command, _record: {"scan": command.scan})

@@ -1,0 +1,12 @@
+#!lua flags=no-writes
+-- List the references of a collection from a scan cursor on: the next cursor, and name, subid and queue of each.
+-- ARGV: now revision scan
+-- RETURNS: ok stale gone deleted
+local refusal = partition.load()
+if refusal then return refusal end
+local found, listed = redis.call('HSCAN', key.lent, arg.scan, 'COUNT', 200), {}
+for i = 1, #found[2], 2 do
+  local subid, queue = string.match(found[2][i + 1], '^(%d+) %d+ %d+ %d+ %d+ %d+ %S+ (.*)$')
+  if subid then listed[#listed + 1] = {found[2][i], subid, queue} end
+end
+return respond.results({found[1], listed})

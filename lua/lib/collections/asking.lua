@@ -1,0 +1,53 @@
+-- What a queue asks the collections above it for: subscribers for items that its own have no credit for. `told` in `meta` is when it last
+-- asked, and after how long it asks again; `above` there says that there is a collection.
+-- CALL: again = false
+-- `again`: a collection has just answered, so it is asked for the rest at once.
+local asking = {ASK_MS = 2000, LONGEST_MS = 16000, MOST = 200, LOOKED_AT = 8}
+
+-- Returns how many items a collection's subscribers could get here, about.
+local function wanted()
+  if partition_owner.get() or call.partition_paused or call.dispatch_owed or call.partition_log_only or not ready_queue.waits() then
+    return 0
+  end
+  local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
+  if rare_keys.any() then stored = stored - redis.call('ZCARD', key.delayed) end
+  local room = call.partition_before.limits and hand_out_limits.room() or asking.MOST
+  return math.min(asking.MOST, math.max(1, stored), room)
+end
+
+-- Returns the last holders of the next items that came back, which are offered to others first.
+local function last_holders()
+  local places = redis.call('ZRANGE', key.ready, 0, asking.LOOKED_AT - 1)
+  if #places == 0 then return '' end
+  local names = redis.call('HMGET', key.history, unpack(places))
+  for i, line in ipairs(names) do names[i] = line and string.match(line, '^%S+ (%d+)') or '-' end
+  return table.concat(names, ' ')
+end
+
+-- Asks the collections above for subscribers: when items begin to wait, when a collection has answered, and again after a while. A word
+-- that is lost therefore delays nobody for long.
+function asking.ask()
+  local meta = call.partition_before
+  if not meta.above then return end
+  local count = wanted()
+  if count == 0 then
+    if meta.told then redis.call('HDEL', key.meta, 'told') end
+    meta.told = nil
+    return
+  end
+  local at, step = string.match(meta.told or '', '^(%d+) (%d+)$')
+  at, step = tonumber(at), tonumber(step)
+  if at and not call.asking_again and call.partition_now >= at and call.partition_now < at + step then return end
+  step = at and not call.asking_again and math.min(2 * step, asking.LONGEST_MS) or asking.ASK_MS
+  meta.told = call.partition_stamp .. ' ' .. string.format('%d', step)
+  redis.call('HSET', key.meta, 'told', meta.told)
+  notices.tell({'asks', count, call.partition_now, call.partition_lock_ms, last_holders()})
+end
+
+-- Returns when to ask again: `due` or sooner.
+function asking.next(due)
+  local at, step = string.match(call.partition_before.told or '', '^(%d+) (%d+)$')
+  if not at then return due end
+  at = tonumber(at) + tonumber(step)
+  return (due == 0 or at < due) and at or due
+end

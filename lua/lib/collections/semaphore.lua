@@ -1,0 +1,285 @@
+-- The credit of a collection's subscribers, over all queues below it. Each item that one of them may hold is a reference: `lent` has its
+-- subscriber, number, turn before, pause until the next look, lock time and end, why it is to end (`-`: it is not) and its queue; it counts
+-- in `locks_by_subscriber`, as a lock does in a queue. Queues ask (`asking`, in turn; `wants`), and get references: the queue that has
+-- waited longest, of the subscriber served longest ago. Only the queue's word ends a reference, or its long silence. So references are
+-- looked at (`looks`): a lost word delays nobody for long.
+-- CALL: now = nil, turned = false
+-- `turned`: this call is a turn.
+local semaphore = {LIMIT = 64, LOOK_MS = 3000, SLOWEST_MS = 60000, SILENCE_MS = 60000, PASSED_MS = 10000}
+
+-- Returns the collection's own time in ms: it goes on with Redis's, never back, and by little from one call to the next. So a clock that
+-- jumps at a failover ends nothing too early, and delays no look for long.
+local function now()
+  if not call.semaphore_now then
+    local at, seen = string.match(call.partition_before.clock or '0 0', '^(%d+) (%d+)$')
+    local passed = math.max(0, math.min(semaphore.LOOK_MS, call.partition_now - tonumber(seen)))
+    call.semaphore_now = tonumber(at) + passed
+    redis.call('HSET', key.meta, 'clock', string.format('%d %d', call.semaphore_now, call.partition_now))
+  end
+  return call.semaphore_now
+end
+
+local function write(name, one)
+  write_buffer.add('HSET', key.lent, name, string.format('%s %d %d %d %d %d %s ', one.subid, one.token, one.before, one.step, one.hold,
+    one.ends, one.reason) .. one.queue)
+end
+
+local function read(line)
+  local subid, token, before, step, hold, ends, reason, queue =
+    string.match(line or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  return subid and {subid = subid, token = tonumber(token), before = tonumber(before), step = tonumber(step), hold = tonumber(hold),
+    ends = tonumber(ends), reason = reason, queue = queue}
+end
+
+local function look_at(name, after)
+  write_buffer.add('ZADD', key.looks, string.format('%d', now() + after), name)
+end
+
+-- Its subscriber has its turn again, unless it has been served since.
+local function restore_turn(one)
+  for _, where in ipairs({key.ready_subscribers, key.idle_subscribers}) do
+    local served = redis.call('ZSCORE', where, one.subid)
+    if served and tonumber(served) == one.token then redis.call('ZADD', where, one.before, one.subid) end
+  end
+end
+
+local function finish(name, one)
+  write_buffer.add('HDEL', key.lent, name)
+  write_buffer.add('ZREM', key.looks, name)
+  write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(string.format('%d', one.token), name))
+  lock_end.touch(one.subid)
+end
+
+-- A queue holds a reference for so many ms more; until the next look, its lock may be renewed.
+local function confirm(name, one, left)
+  one.step = math.max(semaphore.LOOK_MS, math.min(2 * one.step, semaphore.SLOWEST_MS, one.hold / 4))
+  one.ends = math.max(one.ends, now() + one.step + math.max(left, one.hold))
+  write(name, one)
+  look_at(name, one.step)
+end
+
+-- Whether a queue that has no lock under a reference may still make one: the receive is under way, and not too late yet.
+local function may_come(one)
+  return one.step == semaphore.LOOK_MS and one.ends - one.hold > now()
+end
+
+-- Books what a queue said of references, each with a word: `unused` (its subscriber has its turn again), `passed` (the same, and the queue
+-- does not admit it for now), `silent` (the queue does not answer), `unknown` (it has no such lock), for how many ms it has it, or how the
+-- lock has ended: `ended`, `reached`, `bounced`, or `gone`. Returns the subids of those that bounced, each with whether nobody is there.
+function semaphore.book(words)
+  local names, how, bounced = {}, {}, {}
+  for name, word in string.gmatch(words, '(%S+) (%S+)') do
+    if not how[name] then names[#names + 1] = name end
+    how[name] = word
+  end
+  local lines = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names
+  for i, name in ipairs(names) do
+    local one, word = read(lines[i]), how[name]
+    call.budget_spent = call.budget_spent + 0.4
+    if one and tonumber(word) then
+      confirm(name, one, tonumber(word))
+    elseif one and word == 'unknown' and may_come(one) then
+      look_at(name, one.ends - one.hold - now())
+    elseif one and not (word == 'silent' and one.ends + semaphore.SILENCE_MS > now()) then
+      finish(name, one)
+      if word == 'unused' or word == 'passed' then restore_turn(one) end
+      if word == 'passed' then
+        redis.call('ZADD', key.passed_over, now() + semaphore.PASSED_MS, one.subid .. ' ' .. one.queue)
+      elseif word == 'reached' then
+        call.lock_end_arrived[one.subid] = true
+      elseif word == 'bounced' or word == 'gone' then
+        bounced[#bounced + 1] = {one.subid, word == 'gone'}
+      end
+    end
+  end
+  return bounced
+end
+
+-- Notes that a queue at a `level` below asks: for how many items, by its own time `stamp`, with its lock time, and the last holders of its
+-- first items. It keeps its place in the line.
+function semaphore.ask(queue, count, level, stamp, hold, holders)
+  redis.call('ZADD', key.asking, 'NX', string.format('%d', partition.next_number()), queue)
+  redis.call('HSET', key.wants, queue, string.format('%d %d %d %d %d ', count, level, now(), stamp, hold) .. holders)
+end
+
+-- Forgets a queue that does not answer, or is not below any more: it asks again.
+function semaphore.drop(queue)
+  redis.call('ZREM', key.asking, queue)
+  redis.call('HDEL', key.wants, queue)
+end
+
+-- Ends a subscriber's references where they are held, for a reason.
+function semaphore.withdraw(subid, reason)
+  local members = redis.call('ZRANGEBYSCORE', key.locks_by_subscriber, subid, subid)
+  for _, member in ipairs(members) do
+    local name = held_locks.position(member)
+    local one = read(redis.call('HGET', key.lent, name))
+    if one then
+      one.reason = reason
+      write(name, one)
+      look_at(name, 0)
+    else
+      write_buffer.add('ZREM', key.locks_by_subscriber, member)
+    end
+  end
+  write_buffer.flush()
+  call.budget_spent = call.budget_spent + #members / 2
+end
+
+-- Returns those that ask, first those that have waited longest, and what each wants.
+local function line_of_queues()
+  local names = redis.call('ZRANGE', key.asking, 0, semaphore.LIMIT - 1)
+  local wants, found = #names > 0 and redis.call('HMGET', key.wants, unpack(names)) or names, {}
+  for i, name in ipairs(names) do
+    local left, level, at, stamp, hold, holders = string.match(wants[i] or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    if left then
+      local one = {name = name, left = tonumber(left), level = tonumber(level), at = tonumber(at), stamp = tonumber(stamp),
+        hold = tonumber(hold), holders = {}, given = 0}
+      for each in string.gmatch(holders, '%S+') do one.holders[#one.holders + 1] = each end
+      found[#found + 1] = one
+    else
+      semaphore.drop(name)
+    end
+  end
+  return found
+end
+
+-- Returns the subscribers with free credit, the least recently served first.
+local function line_of_subscribers()
+  local found, listed = {}, redis.call('ZRANGE', key.ready_subscribers, 0, semaphore.LIMIT - 1, 'WITHSCORES')
+  for i = 1, #listed, 2 do
+    local subscriber = subscriptions.get(listed[i])
+    call.budget_spent = call.budget_spent + 0.4
+    if subscriber then
+      subscriber.room, subscriber.turn = credit.room(subscriber), listed[i + 1]
+      if subscriber.room > 0 then found[#found + 1] = subscriber end
+    else
+      ready_subscribers.forget({listed[i]})
+    end
+  end
+  return found
+end
+
+-- Whether a subscription is for items of queues at this level, and the queue admits it as far as is known.
+local function suits(subscriber, one, passed)
+  if not subscriber.kind then
+    local scope = redis.call('HGET', key.scopes, subscriber.subid) or 'items all'
+    subscriber.kind, subscriber.depth = string.match(scope, '^(%a+) (%w+)$')
+  end
+  if subscriber.kind == 'nodes' or (subscriber.depth ~= 'all' and tonumber(subscriber.depth) < one.level) then return false end
+  return not (passed and redis.call('ZSCORE', key.passed_over, subscriber.subid .. ' ' .. one.name))
+end
+
+-- Returns the index of the next subscriber for a queue: not who gave its item back, while there is another; nil for none.
+local function choose(queue, one, passed)
+  local avoided, only = one.holders[one.given + 1], nil
+  for i, subscriber in ipairs(queue) do
+    if suits(subscriber, one, passed) then
+      if subscriber.subid ~= avoided then return i end
+      only = i
+    end
+  end
+  return only
+end
+
+-- Lends the subscriber's next reference to the queue, for a receive until three seconds from now by the queue's own time.
+local function lend(subscriber, one, given)
+  local token = partition.next_number()
+  local name = arg.taken .. '-' .. #given
+  write(name, {subid = subscriber.subid, token = token, before = subscriber.turn, step = semaphore.LOOK_MS, hold = one.hold,
+    ends = now() + semaphore.LOOK_MS + one.hold, reason = '-', queue = one.name})
+  look_at(name, semaphore.LOOK_MS)
+  write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(string.format('%d', token), name))
+  subscriber.room, subscriber.turn, subscriber.served = subscriber.room - 1, token, true
+  one.left, one.given = one.left - 1, one.given + 1
+  given[#given + 1] = {one.name, name, subscriber.subid, subscriber.jid, subscriptions.sending(subscriber),
+    one.stamp + now() - one.at + semaphore.LOOK_MS, call.partition_multi and subscriber.subid or ''}
+end
+
+-- Stores the turns of those that were served, and the line of queues: those that were served go to its end, and with credit `left` those
+-- for which nobody was found.
+local function record(subscribers, queues, left)
+  for _, each in ipairs(subscribers) do
+    if each.served then
+      redis.call('ZREM', key.ready_subscribers, each.subid)
+      redis.call('ZADD', each.room > 0 and key.ready_subscribers or key.idle_subscribers, each.turn, each.subid)
+    end
+  end
+  for _, one in ipairs(queues) do
+    if one.left == 0 then
+      semaphore.drop(one.name)
+    elseif one.given > 0 or left then
+      redis.call('ZADD', key.asking, string.format('%d', partition.next_number()), one.name)
+      redis.call('HSET', key.wants, one.name, string.format('%d %d %d %d %d ', one.left, one.level, one.at, one.stamp, one.hold)
+        .. table.concat(one.holders, ' ', math.min(one.given, #one.holders) + 1))
+    end
+  end
+end
+
+-- Lends what is asked for and free, one reference to each queue in turn; returns them, and whether there may be more to lend.
+function semaphore.lend()
+  local given = {}
+  call.semaphore_turned = true
+  if not semaphore.is_owed() then return given, 0 end
+  local queues, subscribers, line, dealt = line_of_queues(), line_of_subscribers(), {}, true
+  for i, subscriber in ipairs(subscribers) do line[i] = subscriber end
+  local over = redis.call('ZRANGEBYSCORE', key.passed_over, '-inf', now(), 'LIMIT', 0, semaphore.LIMIT)
+  if #over > 0 then redis.call('ZREM', key.passed_over, unpack(over)) end
+  local passed = redis.call('EXISTS', key.passed_over) == 1
+  while dealt do
+    dealt = false
+    for _, one in ipairs(queues) do
+      local at = #given < semaphore.LIMIT and #line > 0 and one.left > 0 and choose(line, one, passed)
+      if at then
+        local subscriber = table.remove(line, at)
+        lend(subscriber, one, given)
+        if subscriber.room > 0 then line[#line + 1] = subscriber end
+        dealt = true
+      end
+    end
+  end
+  if #subscribers > 0 then record(subscribers, queues, #line > 0) end
+  return given, #given == semaphore.LIMIT and 1 or 0
+end
+
+-- Returns references that are to be looked at: queue, name, and why the lock there is to end, if it is.
+function semaphore.looks()
+  local names = redis.call('ZRANGEBYSCORE', key.looks, '-inf', now(), 'LIMIT', 0, 4 * semaphore.LIMIT)
+  local lines, found = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names, {}
+  for i, name in ipairs(names) do
+    local one = read(lines[i])
+    if one then
+      look_at(name, semaphore.LOOK_MS)
+      found[#found + 1] = {one.queue, name, one.reason ~= '-' and one.reason or ''}
+    else
+      write_buffer.add('ZREM', key.looks, name)
+    end
+  end
+  write_buffer.flush()
+  return found
+end
+
+-- Whether a queue asks while a subscriber has credit.
+function semaphore.is_owed()
+  return redis.call('EXISTS', key.asking) == 1 and redis.call('EXISTS', key.ready_subscribers) == 1
+end
+
+local function first_look()
+  local first = redis.call('ZRANGE', key.looks, 0, 0, 'WITHSCORES')[2]
+  return first and tonumber(first)
+end
+
+-- Tells that a turn is to be taken: perhaps something can be lent, or is to be looked at.
+function semaphore.tell()
+  if call.semaphore_turned or not call.caller_sends then return end
+  local first = first_look()
+  if first and first <= now() or semaphore.is_owed() then notices.tell({'turn'}) end
+end
+
+-- Returns when a turn is to be taken: `due` or sooner.
+function semaphore.next(due)
+  if not call.caller_sends and not call.caller_alone and semaphore.is_owed() then return call.partition_now end
+  local first = first_look()
+  local at = first and call.partition_now + math.max(1, first - now())
+  return at and (due == 0 or at < due) and at or due
+end
