@@ -243,7 +243,7 @@ TABLE: Final = (
         "zset",
         "partition",
         "of a collection: subid and queue that does not admit it; score is until when, in ms of the collection's time",
-        "a minute's refusals",
+        "the refusals of ten seconds",
     ),
     Key("scopes", "hash", "partition", "of a collection: subid -> what the subscription is for", "100,000 subscribers"),
     Key(

@@ -28,7 +28,9 @@ local function conclude(flight)
 end
 
 local results = budget.each(rows, function(row)
-  local held, count = inflight.find(row, function(flight) return row.sender == flight.jid end)
+  local held, count = inflight.find(row, function(flight)
+    return row.sender == flight.jid and not references.has_ended(flight)
+  end)
   local waiting = {}
   for _, flight in ipairs(held) do
     if row.stage ~= 'unacknowledged' and row.stage == confirmations.of(flight.position) then waiting[#waiting + 1] = flight end

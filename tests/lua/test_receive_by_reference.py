@@ -160,3 +160,12 @@ def test_limits(leaf: Queue) -> None:
     assert asked(leaf.publish("a", "b")) == [1]
     assert leaf.lend(W1, "r1", "r2").rows == ["locked", "unused"]
     assert asked(leaf.retract(W1, "a")) == [1]
+
+
+def test_no_collection_any_more(leaf: Queue) -> None:
+    """A queue that has asked and leaves its collections is not swept for that any more."""
+    leaf.publish("a")
+    assert leaf.expire().due == leaf.now + 2_000
+    leaf.open(revision=2, above="")
+    leaf.now += 5_000
+    assert leaf.expire().due == 0

@@ -186,3 +186,42 @@ def test_many(top: Queue) -> None:
     assert len(lent(top.turn(queue=B, asks=1, named="u"))) == 64
     top.turn(queue=A, asks=0, named="v")
     assert top.client.zcard(top.key("asking")) == 0
+
+
+def test_several_unused(top: Queue) -> None:
+    """Of several that were not used, the subscriber has the turn from before the first."""
+    top.subscribe(W1, 3, scope="items all")
+    top.subscribe(W2, 1, scope="items all")
+    assert [jid for _queue, _name, jid in lent(top.turn(queue=A, asks=4, named="t"))] == [W1, W2, W1, W1]
+    top.turn("t-1 ended t-0 unused t-2 unused t-3 unused")
+    assert lent(top.turn(queue=A, asks=1, named="u")) == [(A, "u-0", W1)]
+
+
+def test_those_behind_many(top: Queue) -> None:
+    """Whoever suits is found behind any number of subscribers who do not."""
+    for number in range(100):
+        top.subscribe(f"near{number}@x/a", 1, scope="items 1")
+    top.subscribe(W1, 1, scope="items all")
+    assert lent(top.turn(queue=A, asks=1, level=2)) == [(A, "t-0", W1)]
+
+
+def test_a_long_quiet_time(top: Queue) -> None:
+    """However rarely it is called, a collection looks when it means to."""
+    top.subscribe(W1, 1, scope="items all")
+    top.turn(queue=A, asks=1, named="t", hold=7_200_000)
+    for pause in (3_000, 6_000, 12_000, 24_000, 48_000, 60_000, 60_000):
+        top.now += pause
+        assert looks(top.turn()) == [[A, "t-0", ""]], pause
+        assert top.turn("t-0 7000000").due == top.now + min(2 * pause, 60_000)
+
+
+def test_withdrawn(top: Queue) -> None:
+    """What a frontend withdraws is looked at, with the reason, until its queue has ended it."""
+    top.subscribe(W1, 1, scope="items all")
+    top.turn(queue=A, asks=1, named="t")
+    for word in ("withdraw", "silent", "5000"):
+        top.turn(f"t-0 {word}")
+        top.now += 6_000
+        assert looks(top.turn()) == [[A, "t-0", "withdrawn"]]
+    top.turn("t-0 ended")
+    assert held(top) == [0, 0]

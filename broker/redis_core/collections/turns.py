@@ -46,7 +46,10 @@ WITHDRAWN: Final = "withdrawn"
 _Part = TypeVar("_Part", Lent, Look)
 
 _AT_ONCE: Final = 200
-"""References that one queue is asked about at once."""
+"""References that one queue is asked about at once, and queues that ask in one turn."""
+
+_WORDS: Final = 1_000
+"""References that one turn is told of."""
 
 
 class Turns:
@@ -100,6 +103,8 @@ class Turns:
             self._afresh = True
             self.take()
         looks = [Look(queue, name, WITHDRAWN) for queue, name in await self._find_forbidden(record)]
+        # What cannot be ended now, the collection looks at again.
+        self.book((each.name, "withdraw") for each in looks)
         await self._look(looks)
 
     async def _find_forbidden(self, record: NodeRecord | None) -> list[tuple[Partition, str]]:
@@ -116,19 +121,23 @@ class Turns:
             return [(queue, name) for name, _whose, queue in references]
         levels = await self._tree.find_leaves(record)
         nodes = sorted({queue.node for _name, _whose, queue in references})
-        records = {each.name: each for each in await self._known.store.read_all(nodes)}
+        store = self._known.store
+        records = {each.name: each.add_admins(store.admins) for each in await store.read_all(nodes)}
         whose: dict[str, tuple[Jid, Scope | None]] = {}
         async for part in subscribers(self._ask_own, record.name, COORDINATOR):
             if isinstance(part, Scanned):
                 whose |= dict(zip(part.subids, zip(part.jids, part.scopes, strict=True), strict=True))
 
         def admits(queue: Partition, jid: "Jid", scope: "Scope | None") -> bool:
-            return scope is None or (scope.reaches(levels[queue]) and records[queue.node].is_readable(bare_jid(jid)))
+            if scope is not None and not scope.reaches(levels[queue]):
+                return False
+            # A record that cannot be read forbids nothing.
+            return queue.node not in records or records[queue.node].is_readable(bare_jid(jid))
 
         return [
             (queue, name)
             for name, subid, queue in references
-            if queue not in levels or queue.node not in records or (subid in whose and not admits(queue, *whose[subid]))
+            if queue not in levels or (subid in whose and not admits(queue, *whose[subid]))
         ]
 
     def _ask_own(self, command: AnyCommand) -> asyncio.Future[Any]:
@@ -149,8 +158,9 @@ class Turns:
             self._answers.clear()
 
     async def _take_turn(self) -> None:
-        words, self._words = self._words, {}
-        asking, self._asking = self._asking, {}
+        words = {name: self._words.pop(name) for name in [*self._words][:_WORDS]}
+        asking = {queue: self._asking.pop(queue) for queue in [*self._asking][:_AT_ONCE]}
+        self._due |= bool(self._words or self._asking)
         answers, self._answers = self._answers, []
         afresh, self._afresh = self._afresh, False
         lent: Counter[Partition] = Counter()
@@ -160,6 +170,9 @@ class Turns:
                 name = f"{self._process}-{next(self._names)}"
                 rows = tuple(words.items()), tuple((queue, *what) for queue, what in asking.items())
                 turned = await self._ask_own(Turn(record.name, record.incarnation, name, *rows, afresh))
+                if isinstance(turned, Refused) and not turned.problem.is_gone:
+                    # They go with the next turn; until then, the collection may look for itself.
+                    self._words = words | self._words
                 if isinstance(turned, Turned):
                     self._due |= turned.more
                     lent.update(each.queue for each in turned.lent)

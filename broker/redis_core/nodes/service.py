@@ -371,7 +371,7 @@ class NodeService:
         return Released(count)
 
     async def _notify_all(self, node: str, notice: Callable[[Jid], Notice]) -> None:
-        record = await self._store.read(node)
+        record = await self._store.read_with_admins(node)
         through = [] if record is None else await self._tree_events.find_workers_above(record)
         for number, jid in enumerate(dict.fromkeys([*await self._subscribers(node), *through]), 1):
             self._notify(notice(jid))

@@ -15,6 +15,7 @@ from typing import Final
 
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
+from broker.model.results import Refused
 from broker.redis_core.commands.internal import GONE, Leave, Outcome, ReceivedFrom, ReceiveFrom, ReceiveNow
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipeline
@@ -89,17 +90,21 @@ class Receiver:
         owned = bool(holding) and all(each in found and found[each].received.owned for each in holding)
         return replace(received([of.received for of in found.values()]), owned=owned and not now.woken)
 
-    async def leave(self, command: Leave) -> None:
-        """End what a pull subscription to a collection holds in the partitions below it."""
+    async def leave(self, command: Leave) -> Refused | None:
+        """End what a pull subscription to a collection holds in the partitions below it; returns a refusal to be tried again."""
         record = await self._known.read()
         leaves = list(await self._find_leaves(record)) if record is not None else []
         for page in range(0, len(leaves), _PAGE):
-            await asyncio.gather(
+            ended = await asyncio.gather(
                 *(
                     leave_empty(partial(ask_pipeline, self._pipeline(each)), Leave(each.node, command.jid))
                     for each in leaves[page : page + _PAGE]
                 )
             )
+            for _subids, outcome in ended:
+                if isinstance(outcome, Refused) and outcome.problem.retryable and not outcome.problem.is_gone:
+                    return outcome
+        return None
 
     def forget(self) -> None:
         """Read again which partitions are below the collection."""

@@ -411,11 +411,12 @@ class NodeRouter:
         return merge_outcomes(command, await self._partitioned.leave(command, partitions))
 
     async def _end_lease(self, command: Leave) -> Outcome:
-        """End a pull subscription to a collection, and what it holds below; an expired one is remembered until then."""
-        if command.lapsed:
-            await self._receiver.leave(command)
+        """End a pull subscription to a collection once what it holds below has ended: until then it is known."""
+        if refused := await self._receiver.leave(command):
+            return refused
         outcome: Outcome = await self.ask(COORDINATOR, command)
         if not command.lapsed:
+            # What it received meanwhile.
             await self._receiver.leave(command)
         return outcome
 

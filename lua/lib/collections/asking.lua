@@ -28,8 +28,7 @@ end
 -- that is lost therefore delays nobody for long.
 function asking.ask()
   local meta = call.partition_before
-  if not meta.above then return end
-  local count = wanted()
+  local count = meta.above and wanted() or 0
   if count == 0 then
     if meta.told then redis.call('HDEL', key.meta, 'told') end
     meta.told = nil

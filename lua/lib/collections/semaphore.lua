@@ -5,14 +5,22 @@
 -- looked at (`looks`): a lost word delays nobody for long.
 -- CALL: now = nil, turned = false
 -- `turned`: this call is a turn.
-local semaphore = {LIMIT = 64, LOOK_MS = 3000, SLOWEST_MS = 60000, SILENCE_MS = 60000, PASSED_MS = 10000}
+local semaphore = {LIMIT = 64, MOST = 1000, WITHDRAWN = 'withdrawn', LOOK_MS = 3000, SLOWEST_MS = 60000, SILENCE_MS = 60000, PASSED_MS = 10000}
 
--- Returns the collection's own time in ms: it goes on with Redis's, never back, and by little from one call to the next. So a clock that
--- jumps at a failover ends nothing too early, and delays no look for long.
+local function first_look()
+  local first = redis.call('ZRANGE', key.looks, 0, 0, 'WITHSCORES')[2]
+  return first and tonumber(first)
+end
+
+-- Returns the collection's own time in ms: it goes on with Redis's, never back, and from one call to the next by little or up to the next
+-- look. So a clock that jumps at a failover ends nothing too early, and delays no look.
 local function now()
   if not call.semaphore_now then
     local at, seen = string.match(call.partition_before.clock or '0 0', '^(%d+) (%d+)$')
-    local passed = math.max(0, math.min(semaphore.LOOK_MS, call.partition_now - tonumber(seen)))
+    local passed = math.max(0, call.partition_now - tonumber(seen))
+    if passed > semaphore.LOOK_MS then
+      passed = math.min(passed, math.max(semaphore.LOOK_MS, (first_look() or 0) - tonumber(at)))
+    end
     call.semaphore_now = tonumber(at) + passed
     redis.call('HSET', key.meta, 'clock', string.format('%d %d', call.semaphore_now, call.partition_now))
   end
@@ -58,14 +66,21 @@ local function confirm(name, one, left)
   look_at(name, one.step)
 end
 
+-- The queue is to end the reference at once, for a reason.
+local function withdraw(name, one, reason)
+  one.reason = reason
+  write(name, one)
+  look_at(name, 0)
+end
+
 -- Whether a queue that has no lock under a reference may still make one: the receive is under way, and not too late yet.
 local function may_come(one)
   return one.step == semaphore.LOOK_MS and one.ends - one.hold > now()
 end
 
--- Books what a queue said of references, each with a word: `unused` (its subscriber has its turn again), `passed` (the same, and the queue
+-- Books what queues said of references, each with a word: `unused` (its subscriber has its turn again), `passed` (the same, and the queue
 -- does not admit it for now), `silent` (the queue does not answer), `unknown` (it has no such lock), for how many ms it has it, or how the
--- lock has ended: `ended`, `reached`, `bounced`, or `gone`. Returns the subids of those that bounced, each with whether nobody is there.
+-- lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdraw` it is to end there. Returns the subids of those that bounced, each with whether nobody is there.
 function semaphore.book(words)
   local names, how, bounced = {}, {}, {}
   for name, word in string.gmatch(words, '(%S+) (%S+)') do
@@ -73,10 +88,14 @@ function semaphore.book(words)
     how[name] = word
   end
   local lines = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names
-  for i, name in ipairs(names) do
+  -- The last first: of several that one subscriber did not use, each restores the turn before it.
+  for i = #names, 1, -1 do
+    local name = names[i]
     local one, word = read(lines[i]), how[name]
     call.budget_spent = call.budget_spent + 0.4
-    if one and tonumber(word) then
+    if one and word == 'withdraw' then
+      withdraw(name, one, semaphore.WITHDRAWN)
+    elseif one and tonumber(word) then
       confirm(name, one, tonumber(word))
     elseif one and word == 'unknown' and may_come(one) then
       look_at(name, one.ends - one.hold - now())
@@ -110,20 +129,14 @@ end
 
 -- Ends a subscriber's references where they are held, for a reason.
 function semaphore.withdraw(subid, reason)
-  local members = redis.call('ZRANGEBYSCORE', key.locks_by_subscriber, subid, subid)
-  for _, member in ipairs(members) do
-    local name = held_locks.position(member)
-    local one = read(redis.call('HGET', key.lent, name))
-    if one then
-      one.reason = reason
-      write(name, one)
-      look_at(name, 0)
-    else
-      write_buffer.add('ZREM', key.locks_by_subscriber, member)
-    end
+  local names = held_locks.of(subid, semaphore.MOST)
+  local lines = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names
+  for i, name in ipairs(names) do
+    local one = read(lines[i])
+    if one then withdraw(name, one, reason) end
   end
   write_buffer.flush()
-  call.budget_spent = call.budget_spent + #members / 2
+  call.budget_spent = call.budget_spent + #names / 4
 end
 
 -- Returns those that ask, first those that have waited longest, and what each wants.
@@ -144,22 +157,6 @@ local function line_of_queues()
   return found
 end
 
--- Returns the subscribers with free credit, the least recently served first.
-local function line_of_subscribers()
-  local found, listed = {}, redis.call('ZRANGE', key.ready_subscribers, 0, semaphore.LIMIT - 1, 'WITHSCORES')
-  for i = 1, #listed, 2 do
-    local subscriber = subscriptions.get(listed[i])
-    call.budget_spent = call.budget_spent + 0.4
-    if subscriber then
-      subscriber.room, subscriber.turn = credit.room(subscriber), listed[i + 1]
-      if subscriber.room > 0 then found[#found + 1] = subscriber end
-    else
-      ready_subscribers.forget({listed[i]})
-    end
-  end
-  return found
-end
-
 -- Whether a subscription is for items of queues at this level, and the queue admits it as far as is known.
 local function suits(subscriber, one, passed)
   if not subscriber.kind then
@@ -168,6 +165,34 @@ local function suits(subscriber, one, passed)
   end
   if subscriber.kind == 'nodes' or (subscriber.depth ~= 'all' and tonumber(subscriber.depth) < one.level) then return false end
   return not (passed and redis.call('ZSCORE', key.passed_over, subscriber.subid .. ' ' .. one.name))
+end
+
+local function suits_any(subscriber, queues, passed)
+  for _, one in ipairs(queues) do
+    call.budget_spent = call.budget_spent + 0.1
+    if suits(subscriber, one, passed) then return true end
+  end
+  return false
+end
+
+-- Returns subscribers with free credit that suit any of the queues, the least recently served first.
+local function line_of_subscribers(queues, passed)
+  local found, first, listed = {}, 0, nil
+  repeat
+    listed = redis.call('ZRANGE', key.ready_subscribers, first, first + semaphore.LIMIT - 1, 'WITHSCORES')
+    for i = 1, #listed, 2 do
+      local subscriber = subscriptions.get(listed[i])
+      call.budget_spent = call.budget_spent + 0.4
+      if subscriber then
+        subscriber.room, subscriber.turn = credit.room(subscriber), listed[i + 1]
+        if subscriber.room > 0 and suits_any(subscriber, queues, passed) then found[#found + 1] = subscriber end
+      else
+        ready_subscribers.forget({listed[i]})
+      end
+    end
+    first = first + semaphore.LIMIT
+  until #found > 0 or #listed < 2 * semaphore.LIMIT or budget.over()
+  return found
 end
 
 -- Returns the index of the next subscriber for a queue: not who gave its item back, while there is another; nil for none.
@@ -221,11 +246,12 @@ function semaphore.lend()
   local given = {}
   call.semaphore_turned = true
   if not semaphore.is_owed() then return given, 0 end
-  local queues, subscribers, line, dealt = line_of_queues(), line_of_subscribers(), {}, true
-  for i, subscriber in ipairs(subscribers) do line[i] = subscriber end
   local over = redis.call('ZRANGEBYSCORE', key.passed_over, '-inf', now(), 'LIMIT', 0, semaphore.LIMIT)
   if #over > 0 then redis.call('ZREM', key.passed_over, unpack(over)) end
   local passed = redis.call('EXISTS', key.passed_over) == 1
+  local queues, line, dealt = line_of_queues(), {}, true
+  local subscribers = line_of_subscribers(queues, passed)
+  for i, subscriber in ipairs(subscribers) do line[i] = subscriber end
   while dealt do
     dealt = false
     for _, one in ipairs(queues) do
@@ -238,7 +264,7 @@ function semaphore.lend()
       end
     end
   end
-  if #subscribers > 0 then record(subscribers, queues, #line > 0) end
+  record(subscribers, queues, #line > 0 or #subscribers == 0)
   return given, #given == semaphore.LIMIT and 1 or 0
 end
 
@@ -262,11 +288,6 @@ end
 -- Whether a queue asks while a subscriber has credit.
 function semaphore.is_owed()
   return redis.call('EXISTS', key.asking) == 1 and redis.call('EXISTS', key.ready_subscribers) == 1
-end
-
-local function first_look()
-  local first = redis.call('ZRANGE', key.looks, 0, 0, 'WITHSCORES')[2]
-  return first and tonumber(first)
 end
 
 -- Tells that a turn is to be taken: perhaps something can be lent, or is to be looked at.
