@@ -160,7 +160,6 @@ class Turns:
     async def _take_turn(self) -> None:
         words = {name: self._words.pop(name) for name in [*self._words][:_WORDS]}
         asking = {queue: self._asking.pop(queue) for queue in [*self._asking][:_AT_ONCE]}
-        self._due |= bool(self._words or self._asking)
         answers, self._answers = self._answers, []
         afresh, self._afresh = self._afresh, False
         lent: Counter[Partition] = Counter()
@@ -174,7 +173,8 @@ class Turns:
                     # They go with the next turn; until then, the collection may look for itself.
                     self._words = words | self._words
                 if isinstance(turned, Turned):
-                    self._due |= turned.more
+                    # What was too much for one turn follows; after a refusal it waits for the next word.
+                    self._due |= turned.more or bool(self._words or self._asking)
                     lent.update(each.queue for each in turned.lent)
                     for queue, theirs in _by_queue(turned.lent).items():
                         start(self._lend(record, queue, theirs))
