@@ -147,6 +147,17 @@ def test_last_holders(leaf: Queue) -> None:
     assert freed(answer) and asks[4].split()[0] == collected(subid(W1))
 
 
+def test_last_holders_in_turns(leaf: Queue) -> None:
+    """Q30: of a fair order, too: the first items are those that go out next."""
+    leaf.open(revision=2, above="1", fair="key")
+    leaf.publish("a", key="x")
+    leaf.lend(W1, "r1")
+    leaf.unlock(W1, "a", delay_ms=0)
+    leaf.now += 60_000
+    asks = next(notice for notice in leaf.expire().notices if notice[0] == "asks")
+    assert asks[4] == collected(subid(W1))
+
+
 def test_selecting(leaf: Queue) -> None:
     """A collection takes what a queue's own subscribers do not select."""
     leaf.subscribe(W2, 5, selector="color = 'red'")

@@ -17,7 +17,8 @@ end
 
 -- Returns the last holders of the next items that came back, which are offered to others first.
 local function last_holders()
-  local places = redis.call('ZRANGE', key.ready, 0, asking.LOOKED_AT - 1)
+  local places = call.partition_before.fair and fair_order.first(asking.LOOKED_AT)
+    or redis.call('ZRANGE', key.ready, 0, asking.LOOKED_AT - 1)
   if #places == 0 then return '' end
   local names = redis.call('HMGET', key.history, unpack(places))
   for i, line in ipairs(names) do names[i] = line and string.match(line, '^%S+ (%d+)') or '-' end
