@@ -144,11 +144,14 @@ class NodeRecord:
         """Return the affiliation of a bare JID."""
         return self.affiliations.get(jid, Affiliation.NONE)
 
-    def is_readable(self, jid: Jid) -> bool:
-        """Return whether a bare JID may subscribe to the node without being asked for anything more."""
-        affiliation = self.affiliation(jid)
+    def lets_read(self, affiliation: Affiliation) -> bool:
+        """Return whether who has this affiliation may read the node, and subscribe to it without being asked for more."""
         is_open = affiliation is Affiliation.NONE and self.config.access_model is AccessModel.OPEN
         return is_open or affiliation in READERS
+
+    def is_readable(self, jid: Jid) -> bool:
+        """Return whether a bare JID may read the node."""
+        return self.lets_read(self.affiliation(jid))
 
 
 def form_values(node: str, config: NodeConfig) -> dict[str, str]:

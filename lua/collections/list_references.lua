@@ -6,7 +6,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 local found, listed = redis.call('HSCAN', key.lent, arg.scan, 'COUNT', 200), {}
 for i = 1, #found[2], 2 do
-  local subid, queue = string.match(found[2][i + 1], '^(%d+) %d+ %d+ %d+ %d+ %d+ %S+ (.*)$')
-  if subid then listed[#listed + 1] = {found[2][i], subid, queue} end
+  local one = semaphore.read(found[2][i + 1])
+  if one then listed[#listed + 1] = {found[2][i], one.subid, one.queue} end
 end
 return respond.results({found[1], listed})

@@ -21,8 +21,8 @@ for i, row in ipairs(rows) do
     if row.whose ~= '' then call.partition_multi = call.partition_multi or partition.turn_on('multi') end
     if not subscriber then
       local qos, batch = subscriptions.parse_sending(row.sending)
-      subscriber = {subid = row.subid, jid = row.jid, qos = qos, batch = batch, limit = 0, held = 0, bounces = 0, collection = row.collection,
-        whose = row.whose, references = {}}
+      subscriber = {subid = row.subid, jid = row.jid, qos = qos, batch = batch, limit = 0, held = 0, bounces = 0,
+        collection = row.collection, whose = row.whose, references = {}}
       if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end
       known[of], asked[#asked + 1] = subscriber, subscriber
     end

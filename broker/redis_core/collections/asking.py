@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
 
 FIND_SECONDS: Final = 2.0
-"""Shortest interval at which a process reads again which collections are above a node."""
+"""Shortest interval at which a process reads the tree again: which collections are above a node, or what is below one."""
 
 
 class Askers:

@@ -25,7 +25,7 @@ from broker.model.commands import (
 )
 from broker.model.hints import NO_HINTS
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import READERS, Affiliation, NodeRecord, find_unmet
+from broker.model.nodes import Affiliation, NodeRecord, find_unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.outcomes import RESULT_BYTES, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
@@ -357,6 +357,6 @@ def _check_partition(command: Bind, record: NodeRecord) -> Refused | None:
 def _check_reading(record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     if affiliation is Affiliation.PUBLISH_ONLY:
         return Refused(Problem.FORBIDDEN, "you may only publish to this node")
-    if record.config.access_model is AccessModel.OPEN or affiliation in READERS:
+    if record.lets_read(affiliation):
         return None
     return _UNAPPROVED if record.config.access_model is AccessModel.AUTHORIZE else _CLOSED

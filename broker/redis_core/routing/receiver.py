@@ -16,6 +16,7 @@ from typing import Final
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.results import Refused
+from broker.redis_core.collections.asking import FIND_SECONDS
 from broker.redis_core.commands.internal import GONE, Leave, Outcome, ReceivedFrom, ReceiveFrom, ReceiveNow
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipeline
@@ -23,9 +24,6 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import received
 from broker.redis_core.registry.partitioner import COORDINATOR
-
-FIND_SECONDS: Final = 2.0
-"""Shortest interval at which a process reads again which partitions are below a collection."""
 
 _PAGE: Final = 100
 """Partitions that are asked at once."""

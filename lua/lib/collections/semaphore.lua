@@ -32,7 +32,8 @@ local function write(name, one)
     one.ends, one.reason) .. one.queue)
 end
 
-local function read(line)
+-- Returns what a line of `lent` says; nil for none.
+function semaphore.read(line)
   local subid, token, before, step, hold, ends, reason, queue =
     string.match(line or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   return subid and {subid = subid, token = tonumber(token), before = tonumber(before), step = tonumber(step), hold = tonumber(hold),
@@ -91,7 +92,7 @@ function semaphore.book(words)
   -- The last first: of several that one subscriber did not use, each restores the turn before it.
   for i = #names, 1, -1 do
     local name = names[i]
-    local one, word = read(lines[i]), how[name]
+    local one, word = semaphore.read(lines[i]), how[name]
     call.budget_spent = call.budget_spent + 0.4
     if one and word == 'withdraw' then
       withdraw(name, one, semaphore.WITHDRAWN)
@@ -114,11 +115,15 @@ function semaphore.book(words)
   return bounced
 end
 
+local function put_want(queue, one, holders)
+  redis.call('HSET', key.wants, queue, string.format('%d %d %d %d %d ', one.left, one.level, one.at, one.stamp, one.hold) .. holders)
+end
+
 -- Notes that a queue at a `level` below asks: for how many items, by its own time `stamp`, with its lock time, and the last holders of its
 -- first items. It keeps its place in the line.
 function semaphore.ask(queue, count, level, stamp, hold, holders)
   redis.call('ZADD', key.asking, 'NX', string.format('%d', partition.next_number()), queue)
-  redis.call('HSET', key.wants, queue, string.format('%d %d %d %d %d ', count, level, now(), stamp, hold) .. holders)
+  put_want(queue, {left = count, level = level, at = now(), stamp = stamp, hold = hold}, holders)
 end
 
 -- Forgets a queue that does not answer, or is not below any more: it asks again.
@@ -132,7 +137,7 @@ function semaphore.withdraw(subid, reason)
   local names = held_locks.of(subid, semaphore.MOST)
   local lines = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names
   for i, name in ipairs(names) do
-    local one = read(lines[i])
+    local one = semaphore.read(lines[i])
     if one then withdraw(name, one, reason) end
   end
   write_buffer.flush()
@@ -235,8 +240,7 @@ local function record(subscribers, queues, left)
       semaphore.drop(one.name)
     elseif one.given > 0 or left then
       redis.call('ZADD', key.asking, string.format('%d', partition.next_number()), one.name)
-      redis.call('HSET', key.wants, one.name, string.format('%d %d %d %d %d ', one.left, one.level, one.at, one.stamp, one.hold)
-        .. table.concat(one.holders, ' ', math.min(one.given, #one.holders) + 1))
+      put_want(one.name, one, table.concat(one.holders, ' ', math.min(one.given, #one.holders) + 1))
     end
   end
 end
@@ -273,7 +277,7 @@ function semaphore.looks()
   local names = redis.call('ZRANGEBYSCORE', key.looks, '-inf', now(), 'LIMIT', 0, 4 * semaphore.LIMIT)
   local lines, found = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names, {}
   for i, name in ipairs(names) do
-    local one = read(lines[i])
+    local one = semaphore.read(lines[i])
     if one then
       look_at(name, semaphore.LOOK_MS)
       found[#found + 1] = {one.queue, name, one.reason ~= '-' and one.reason or ''}
