@@ -142,7 +142,7 @@ async def test_one_hangs(core: RedisCore, door: Door, partitions: int, *, collec
 
 
 async def known_idle(core: RedisCore, node: str, credit: int) -> None:
-    """Wait until the coordinator knows of the acknowledgements."""
+    """Wait until the node knows of the acknowledgements."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(node, ALICE))

@@ -143,7 +143,7 @@ async def test_e28_steal_through_another_core(pair: Pair, node: str) -> None:
 
 
 async def test_options_of_an_owner(pair: Pair, node: str) -> None:
-    """P13, E11: the options of a subscription list what it owns, also when another owns the coordinator's partition."""
+    """P13, E11: the options of a subscription list what it owns, also when another owns the first partition."""
     (core, _), (other, _) = pair
     await declared(core, node)
     await attach(core, node, A, (1, 3), 7, credit=9)

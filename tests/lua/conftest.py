@@ -44,12 +44,12 @@ def queue(unopened: Queue) -> Queue:
 
 @pytest.fixture
 def parts(runner: Runner) -> tuple[Queue, Queue, Queue]:
-    """Return three open partitions of one node; the first is the coordinator."""
+    """Return three open partitions of one node, in their order."""
     life = secrets.token_hex(4)
-    coordinator, one, two = (Queue(runner, Partition("jobs", life, number)) for number in range(3))
-    for queue in (coordinator, one, two):
+    first, one, two = (Queue(runner, Partition("jobs", life, number)) for number in range(3))
+    for queue in (first, one, two):
         queue.open(partitions=3)
-    return coordinator, one, two
+    return first, one, two
 
 
 @pytest.fixture

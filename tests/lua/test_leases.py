@@ -86,9 +86,9 @@ def test_readers(unopened: Queue) -> None:
 
 def test_the_first_partition_knows(parts: tuple[Queue, Queue, Queue]) -> None:
     """In a node of several partitions the first one has all leases."""
-    coordinator, one, _two = parts
+    first, one, _two = parts
     assert one.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == 0
-    assert coordinator.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == T0 + 5_000
+    assert first.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == T0 + 5_000
 
 
 def test_bounded(queue: Queue) -> None:

@@ -33,7 +33,7 @@ from broker.redis_core.operations.operation import write_collection
 from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
-from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.tasks import start
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Turns:
         store = self._known.store
         records = {each.name: each.add_admins(store.admins) for each in await store.read_all(nodes)}
         whose: dict[str, tuple[Jid, Scope | None]] = {}
-        async for part in subscribers(self._ask_own, record.name, COORDINATOR):
+        async for part in subscribers(self._ask_own, record.name, FIRST_PARTITION):
             if isinstance(part, Scanned):
                 whose |= dict(zip(part.subids, zip(part.jids, part.scopes, strict=True), strict=True))
 
@@ -144,7 +144,7 @@ class Turns:
         return ask_pipeline(self._pipeline(self._own(self._known.record)), command)
 
     def _own(self, record: NodeRecord | None) -> Partition:
-        return record.partition(COORDINATOR) if record is not None else Partition(self._known.node, "")
+        return record.partition(FIRST_PARTITION) if record is not None else Partition(self._known.node, "")
 
     async def _run(self) -> None:
         try:

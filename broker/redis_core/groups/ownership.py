@@ -41,7 +41,7 @@ from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.admission import admit
-from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
@@ -117,7 +117,7 @@ class Ownership:
         return OwnershipsRenewed(await self._renew_all(record, command.sender, subids(command.sender).split()))
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
-        """Return what a subscription owns; `outcome` is the coordinator's answer, for a subscription that shares the node."""
+        """Return what a subscription owns; `outcome` is the first partition's answer, for a subscription that shares the node."""
         record = await self._store.read_with_admins(command.node)
         known: Result = await outcome
         if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
@@ -324,9 +324,9 @@ class Ownership:
         await leave_empty(self._ask, Leave(command.node, command.jid))
 
     async def _shares(self, node: str, jid: Jid) -> bool:
-        """Return whether a JID shares the node; its coordinator decides, whatever other partitions know from before."""
+        """Return whether a JID shares the node; its first partition decides, whatever other partitions know from before."""
         question = AcquirePartition(
-            node, jid, jid, 1, Sending(), DEFAULT_GROUP, None, COORDINATOR, dry=True, alone=True
+            node, jid, jid, 1, Sending(), DEFAULT_GROUP, None, FIRST_PARTITION, dry=True, alone=True
         )
         return _is_superseded(await self._ask(question))
 

@@ -27,7 +27,7 @@ from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.store import LISTED, NodeStore, in_pages
-from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.routing.router import NodeRouter
 from broker.redis_core.subscriptions.approvals import Approvals
 
@@ -212,7 +212,7 @@ class Sweeper:
         del self._to_scan[:1]
 
     def _on_swept(self, partition: Partition, _: Outcome) -> None:
-        if partition.number == COORDINATOR:
+        if partition.number == FIRST_PARTITION:
             self._core.background(partial(self._repair, partition.node))
 
     async def _repair(self, node: str) -> None:
@@ -258,7 +258,7 @@ class Sweeper:
         # What is due here may be on no list.
         self._announce_failed(partition, await self._ask(Sweep(partition.node, partition.number, passing=True)))
         # To ask each node would take four times as long.
-        if partition.number == COORDINATOR and partition.node in unfinished:
+        if partition.number == FIRST_PARTITION and partition.node in unfinished:
             await self._repair(partition.node)
         return True
 

@@ -30,7 +30,7 @@ from broker.redis_core.records.records import Records
 from broker.redis_core.records.tree import move_record
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admit
-from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.registry.rows import refusal
 
 UNUSED_MS = 600_000
@@ -319,7 +319,7 @@ class NodeService:
             return
         if await self._store.now_ms() - record.created_ms < UNUSED_MS:
             return
-        found = [part async for part in subscribers(self._ask, node, COORDINATOR)]
+        found = [part async for part in subscribers(self._ask, node, FIRST_PARTITION)]
         if all(isinstance(part, Scanned) and not part.jids for part in found):
             await self.delete(Delete(node, record.creator))
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from broker.redis_core.registry.key_hash import hash_key
 
-COORDINATOR = 0
+FIRST_PARTITION = 0
 """The first partition, which knows each subscription that is no owner's."""
 
 _MADE = re.compile(r"([0-9]{1,4})-[0-9]+-[0-9]+", re.ASCII)

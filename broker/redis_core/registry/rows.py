@@ -38,7 +38,7 @@ from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
 from broker.redis_core.registry.partitioner import (
-    COORDINATOR,
+    FIRST_PARTITION,
     Place,
     choose_by_hash,
     partition_of_id,
@@ -298,7 +298,7 @@ ROWS: Final[Mapping[type, Row]] = {
         script=subscription_scripts.get_subscription,
         handler=lambda do: do.options,
         judge=may.own,
-        place=COORDINATOR,
+        place=FIRST_PARTITION,
     ),
     subscriptions.Unsubscribe: Row(
         script=subscription_scripts.unsubscribe,
@@ -404,8 +404,8 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     admin_parts.EndHandover: Row(script=admin_scripts.end_handover, internal=True, place=named_partition),
     admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named_partition),
-    schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=COORDINATOR),
-    schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=COORDINATOR),
+    schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=FIRST_PARTITION),
+    schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=FIRST_PARTITION),
     dependency_parts.ReadDependents: Row(
         script=dependency_scripts.read_dependents, internal=True, place=named_partition
     ),

@@ -15,7 +15,7 @@ from broker.model.results import Refused, Subscribed
 from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, SubscribeLog
 from broker.redis_core.operations.operation import subid, subid_family
 from broker.redis_core.ports import AskPartition
-from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.subscriptions import log_readers
 
 
@@ -31,10 +31,10 @@ class PartitionedSubscriptions:
     async def set_options(self, command: SetSubscriptionOptions, partitions: int) -> Outcome:
         """Change a subscription: the first partition decides, and a log reader has the full credit of each that it reads."""
         async with self._queue(subid(command.jid)):
-            begun: Outcome = await self._ask(COORDINATOR, command)
+            begun: Outcome = await self._ask(FIRST_PARTITION, command)
             if not (isinstance(begun, Subscribed) and begun.reads):
                 return begun
-            outcomes = await self._ask_all(range(COORDINATOR + 1, partitions), command)
+            outcomes = await self._ask_all(range(FIRST_PARTITION + 1, partitions), command)
         return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
 
     async def subscribe_log(self, command: Subscribe, partitions: int) -> Outcome:
@@ -63,21 +63,21 @@ class PartitionedSubscriptions:
 
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
         """End a subscription in every partition; returns the outcomes in order."""
-        others = range(COORDINATOR + 1, partitions)
+        others = range(FIRST_PARTITION + 1, partitions)
         async with self._queue(subid(command.jid)):
             if isinstance(command, Leave) and command.lapsed:
                 # In the first partition last: until then it remembers the expiry.
                 outcomes = await self._ask_all(others, replace(command, lapsed=False))
                 if any(isinstance(outcome, Refused) for outcome in outcomes):
                     return outcomes
-                ended = await self._ask(COORDINATOR, command)
+                ended = await self._ask(FIRST_PARTITION, command)
                 if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
                     # A log reader renewed its lease while the other partitions removed it.
                     await self._tell_reader(command, others)
                 # Several frontends may expire it at once: the one that ends it in the first partition reports it.
                 return [ended, *(replace(each, ended=()) if isinstance(each, Left) else each for each in outcomes)]
             # The first partition decides; nothing else changes if it refuses.
-            begun: Outcome = await self._ask(COORDINATOR, command)
+            begun: Outcome = await self._ask(FIRST_PARTITION, command)
             if isinstance(begun, Refused):
                 return [begun]
             if isinstance(command, Unsubscribe) and isinstance(begun, Left):
@@ -87,7 +87,7 @@ class PartitionedSubscriptions:
             return [begun, *await self._ask_all(others, command)]
 
     async def _tell_reader(self, command: Leave, others: Sequence[int]) -> None:
-        known = await self._ask(COORDINATOR, Options(command.node, command.jid, command.jid, ""))
+        known = await self._ask(FIRST_PARTITION, Options(command.node, command.jid, command.jid, ""))
         if isinstance(known, Subscribed) and known.reads:
             about = command.node, command.jid, command.jid, known.credit, Qos.UNACKNOWLEDGED, ""
             await self._ask_each(others, [SubscribeLog(*about, number) for number in others])

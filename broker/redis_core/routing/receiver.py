@@ -23,7 +23,7 @@ from broker.redis_core.partitions.pipeline import PartitionPipeline, ask_pipelin
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import received
-from broker.redis_core.registry.partitioner import COORDINATOR
+from broker.redis_core.registry.partitioner import FIRST_PARTITION
 
 _PAGE: Final = 100
 """Partitions that are asked at once."""
@@ -48,7 +48,7 @@ class Receiver:
             return GONE
         command, collects = now.command, record.config.collects
         takes = command.takes and command.only is None
-        first = record.partition(COORDINATOR)
+        first = record.partition(FIRST_PARTITION)
 
         def part(of: Partition, limit: int | None, selector: str = "=") -> ReceiveFrom:
             return ReceiveFrom(
@@ -63,7 +63,7 @@ class Receiver:
         begun: Outcome = await ask_pipeline(self._pipeline(first), asked)
         if not isinstance(begun, ReceivedFrom):
             return begun
-        others = list(await self._find_leaves(record)) if collects else list(record.partitions[COORDINATOR + 1 :])
+        others = list(await self._find_leaves(record)) if collects else list(record.partitions[FIRST_PARTITION + 1 :])
         if now.woken:
             others = [each for each in others if each in now.woken]
         selector = begun.selector

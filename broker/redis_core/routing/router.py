@@ -50,7 +50,7 @@ from broker.redis_core.ports import NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry import authorization as may
-from broker.redis_core.registry.partitioner import COORDINATOR, Place
+from broker.redis_core.registry.partitioner import FIRST_PARTITION, Place
 from broker.redis_core.registry.repeats import may_be_stored
 from broker.redis_core.registry.rows import ROWS, UNKNOWN, merge_outcomes, place, refusal
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
@@ -293,7 +293,7 @@ class NodeRouter:
             step = partial(self._meter_by_quotas, owner, len(command.envelope), judged)
         if record.config.publish_rate:
             # One partition knows how much a publisher has published to all.
-            self.pipeline(COORDINATOR).submit(convert(command, MeterPublish), then(reply, _on_admitted, step))
+            self.pipeline(FIRST_PARTITION).submit(convert(command, MeterPublish), then(reply, _on_admitted, step))
         elif step is metered:
             return False
         else:
@@ -360,7 +360,7 @@ class NodeRouter:
     def _receive(self, now: ReceiveNow, reply: Reply) -> None:
         """Receive, from one partition without a task."""
         if self._count == 1 and not self._collects:
-            self.pipeline(COORDINATOR).submit(now.from_only_partition(), then(reply, _answer_received))
+            self.pipeline(FIRST_PARTITION).submit(now.from_only_partition(), then(reply, _answer_received))
         else:
             self._tasks.answer(self._receiver.receive(now), reply)
 
@@ -372,13 +372,13 @@ class NodeRouter:
         elif isinstance(command, SetSubscriptionOptions) and partitions > 1:
             self._tasks.answer(self._partitioned.set_options(command, partitions), reply)
         else:
-            self.pipeline(COORDINATOR).submit(command, reply)
+            self.pipeline(FIRST_PARTITION).submit(command, reply)
 
     def _subscribe_to_log(self, command: Subscribe, reply: Reply, record: "NodeRecord | Refused | None") -> None:
         if record is None or isinstance(record, Refused):
             reply(record or GONE)
         elif not log_readers.makes_log_reader(command, record):
-            self.pipeline(COORDINATOR).submit(command, reply)
+            self.pipeline(FIRST_PARTITION).submit(command, reply)
         elif command.selector:
             reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
         else:
@@ -414,7 +414,7 @@ class NodeRouter:
         """End a pull subscription to a collection once what it holds below has ended: until then it is known."""
         if refused := await self._receiver.leave(command):
             return refused
-        outcome: Outcome = await self.ask(COORDINATOR, command)
+        outcome: Outcome = await self.ask(FIRST_PARTITION, command)
         if not command.lapsed:
             # What it received meanwhile.
             await self._receiver.leave(command)

@@ -165,14 +165,14 @@ class SubscriptionQueries:
         }
 
     async def _read_subids(
-        self, refs: Sequence[SubscriptionRef], coordinator: Callable[[SubscriptionRef], Partition]
+        self, refs: Sequence[SubscriptionRef], first: Callable[[SubscriptionRef], Partition]
     ) -> dict[SubscriptionRef, Sequence[str]]:
         """Return the subids that a node's first partition knows; `multi` is set where a JID ever had more than one."""
-        asked = [("HGET", keys.of_partition("meta", coordinator(ref)), "multi") for ref in refs]
+        asked = [("HGET", keys.of_partition("meta", first(ref)), "multi") for ref in refs]
         several = {ref for ref, multi in zip(refs, await self._commands(asked), strict=True) if multi}
         return await self._having(
             refs,
-            lambda ref: keys.of_partition("subscribers", coordinator(ref)),
+            lambda ref: keys.of_partition("subscribers", first(ref)),
             lambda ref: family(ref.jid) if ref in several else _first(ref),
         )
 
