@@ -3,8 +3,7 @@
 Plain commands read each partition in a few round trips, without a transaction. The partitions are not read at one instant.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
-from redis.exceptions import ResponseError
+from redis.exceptions import AskError, ResponseError
 
 from broker import keys
 from broker.analytics.faults import Unreadable
@@ -64,8 +63,8 @@ IN_FLIGHT: Final = StructType(
 )
 """The open deliveries: the journal has no record of them yet."""
 
-_COORDINATOR: Final = 0
-"""The partition of a node that knows all of its subscribers; the only one of a collection."""
+_FIRST: Final = 0
+"""The partition of a queue whose row has what collections give, and the only one of a collection."""
 
 _READER: Final = "stream"
 """The value in place of the quality of service in the line of a subscription that only reads the log."""
@@ -81,8 +80,7 @@ _ENOUGH_RECORDS: Final = 100
 class PartitionState:
     """One partition: its census row, its open deliveries, and which entries of its log wait.
 
-    Entries after `cursor`, which dispatch has not reached, and those in `back` wait. Those in `away` are in flight. `credit` is
-    that of each JID here, and `through` has the collections through which JIDs have subscribed, with these JIDs.
+    Entries after `cursor`, which dispatch has not reached, and those in `back` wait. Those in `away` are in flight.
     """
 
     row: tuple[Any, ...]
@@ -90,8 +88,6 @@ class PartitionState:
     cursor: Id
     back: frozenset[str]
     away: frozenset[str]
-    credit: Mapping[str, int]
-    through: frozenset[tuple[JournalPartition, str]]
     keeps_s: float | None = None
     """How long the journal keeps a record at its fill rate so far; None: too few records to tell."""
 
@@ -111,18 +107,51 @@ def partition_states(servers: Servers, options: Options) -> dict[JournalPartitio
                 state = route.ask(key, partial(_read_state, partition=partition, at=at, room=room))
                 if state:
                     found[partition] = state
-    return {partition: _add_collections(partition, state, found) for partition, state in found.items()}
+    above = _read_parents(servers, {partition.node for partition in found})
+    return {partition: _add_collections(partition, state, found, above) for partition, state in found.items()}
+
+
+def _read_parents(servers: Servers, nodes: set[str]) -> dict[str, JournalPartition]:
+    """Return the partition of the collection that each node is a child of; most are children of the root."""
+    found, left = dict[str, JournalPartition](), nodes
+
+    def read(link: Link, node: str) -> None:
+        parent, life = link.ask("HMGET", keys.of_node("node", node), "parent", "parent_life")
+        if parent and life:
+            found[node] = JournalPartition(parent.decode(), life.decode(), _FIRST)
+
+    for process in servers.processes():
+        elsewhere = set[str]()
+        with Route(servers, process) as route:
+            for node in left:
+                try:
+                    read(route.link, node)
+                except AskError:
+                    elsewhere.add(node)
+            left = elsewhere
+    for node in left:
+        # Its slot moves.
+        with Route(servers, process) as route:
+            route.ask(keys.of_node("node", node), partial(read, node=node))
+    return found
 
 
 def _add_collections(
-    partition: JournalPartition, state: PartitionState, found: Mapping[JournalPartition, PartitionState]
+    partition: JournalPartition,
+    state: PartitionState,
+    found: Mapping[JournalPartition, PartitionState],
+    above: Mapping[str, JournalPartition],
 ) -> PartitionState:
-    """Add the credit of those that have subscribed through collections, once for each queue: it may have all of it."""
-    if partition.partition != _COORDINATOR:
+    """Add the credit of those that have subscribed to the collections above, once for each queue: it may have all of it."""
+    if partition.partition != _FIRST:
         return state
-    more = sum(found[where].credit.get(jid, 0) for where, jid in state.through if where in found)
-    row = list(state.row)
-    row[_CREDIT] += more
+    row, seen = list(state.row), {partition}
+    upper = above.get(partition.node)
+    # A collection that was deleted has left its children to the root.
+    while upper is not None and upper in found and upper not in seen:
+        row[_CREDIT] += found[upper].row[_CREDIT]
+        seen.add(upper)
+        upper = above.get(upper.node)
     return replace(state, row=tuple(row))
 
 
@@ -203,7 +232,6 @@ def _partition_state(
     eligible = _eligible(link, of)
     workers = [line.decode().split(" ", 3) for line in lines]
     workers = [words for words in workers if words[2] != _READER]
-    direct, through = _read_subscriptions(workers)
     oldest = min([*eligible, *_first_ahead(link, of("log"), cursor)], key=Id.parse, default=None) if waiting else None
     row = (
         *partition,
@@ -211,7 +239,7 @@ def _partition_state(
         waiting,
         len(locked),
         oldest and _time(Id.parse(oldest).ms),
-        direct.total(),
+        sum(int(credit) for credit, *_ in workers),
         len(workers),
         first[0][0].decode() if first else None,
         last[0][0].decode() if last else None,
@@ -223,28 +251,7 @@ def _partition_state(
     keeps_s = _predict_kept_seconds(first, last, length, int(journal_max or 0))
     opened = tuple(_open(partition, line) for line in locks)
     back = eligible | _members(link, of("delayed")) | _fields(link, of("group_of")) | _fields(link, of("dependents"))
-    return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, direct, through, keeps_s)
-
-
-def _read_subscriptions(
-    workers: Sequence[Sequence[str]],
-) -> tuple[Counter[str], frozenset[tuple[JournalPartition, str]]]:
-    """Read the lines of subscriptions: the credit of each JID, and which JIDs have subscribed through which collections.
-
-    lua/lib/subscriptions/subscriptions.lua writes them.
-    """
-    direct, through = Counter[str](), set[tuple[JournalPartition, str]]()
-    for credit, _bounces, sending, whose in workers:
-        length = sending.partition(":")[2]
-        if length:
-            # `length` counts bytes, and what follows the JID is `subid:node@incarnation` of the collection.
-            jid = whose.encode()[: int(length)].decode()
-            life = keys.unescape(whose.rpartition(" ")[2].partition(":")[2])
-            node, _at, incarnation = life.rpartition("@")
-            through.add((JournalPartition(node, incarnation, _COORDINATOR), jid))
-        else:
-            direct[whose] += int(credit)
-    return direct, frozenset(through)
+    return PartitionState(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
 
 
 def _predict_kept_seconds(first: list[Any], last: list[Any], length: int, most: int) -> float | None:

@@ -94,7 +94,7 @@ def test_credit_through_collections(journals: Journals) -> None:
         for node, options in (
             ("all", {"pubsub#node_type": ("collection",)}),
             ("one", {"pubsub#collection": ("all",)}),
-            ("other", {"pubsub#collection": ("all",)}),
+            ("other", {"pubsub#collection": ("all",), "stanzaq#partitions": ("2",)}),
         ):
             assert await core.ask(Declare(node, worker, options)) == Declared(node)
         for node, credit in (("all", 5), ("one", 3)):
@@ -106,7 +106,7 @@ def test_credit_through_collections(journals: Journals) -> None:
     found = partition_states(Servers(journals.url, "master"), Options.read({"url": journals.url}))
     place = SCHEMA.fieldNames().index("credit")
     credit = {(each.node, each.partition): state.row[place] for each, state in found.items()}
-    assert credit == {("all", 0): 5, ("one", 0): 3, ("other", 0): 0}
+    assert credit == {("all", 0): 5, ("one", 0): 8, ("other", 0): 5, ("other", 1): 0}
 
 
 def test_oldest_behind_versions(journals: Journals, queue: Queue) -> None:
