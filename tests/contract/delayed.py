@@ -13,6 +13,7 @@ from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
+from frontends import logs
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
 from frontends.xmpp.stanzas import Question
@@ -44,4 +45,6 @@ async def _run(url: str, node: str) -> None:
     await core.stop()
 
 
+# Lines of the log, e.g. on what another test left in the same Redis, go to the other output.
+logs.set_up(as_json=False)
 asyncio.run(_run(*sys.argv[1:]))
