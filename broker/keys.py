@@ -218,7 +218,7 @@ TABLE: Final = (
         "lent",
         "hash",
         "partition",
-        "of a collection: reference -> subid, turn, turn before, pause until the next look, lock time, end, why it ends, queue",
+        "of a collection: reference -> subid, turn, turn before, pause until a look, lock time, end, deadline, reason, queue",
         "sum of credit",
     ),
     Key(

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Tell what has become of references: `unknown` of one that has no lock here, else for how many ms it is locked. With a `reason` its lock
--- ends, and the answer is `ended`; a holder whose work is withdrawn gets a notice.
--- ARGV: now revision frontend sent number retry | reference reason
+-- Tell what has become of references: for how many ms each is locked; of one that has no lock here `unknown`, or `early` while a receive under
+-- it would not be late. With a `reason` its lock ends, and the answer is `ended`; a holder whose work is withdrawn gets a notice.
+-- ARGV: now revision frontend sent number retry | reference deadline reason
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-local ENDED, UNKNOWN = 'ended', 'unknown'
+local ENDED, UNKNOWN, EARLY = 'ended', 'unknown', 'early'
 
 local function answer(row)
   local position = references.position(row.reference)
   local flight = position and inflight.get_many({position})[1]
   if not flight then
     if position then redis.call('HDEL', key.references, row.reference, '=' .. position) end
-    return UNKNOWN
+    return references.is_late(row.deadline) and UNKNOWN or EARLY
   end
   if row.reason == '' then
     return string.format('%d', math.max(0, tonumber(redis.call('ZSCORE', key.lock_deadlines, position) or 0) - call.partition_now))

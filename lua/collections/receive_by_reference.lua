@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Lock items for subscribers of a collection, one under each reference, and send them. What the queue's own subscribers can take goes to
 -- them first. Returns for each row `locked`, `unused`, or `passed`, if the queue does not admit the subscriber (`admitted` is empty). A
--- reference is used once, and not after the queue's time `deadline`.
+-- reference is used once, and in the three seconds before the queue's time `deadline`: an earlier time shows that its clock went back
+-- since it asked.
 -- ARGV: now revision frontend sent number retry | reference subid jid sending collection whose deadline admitted
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -13,7 +14,7 @@ for i, row in ipairs(rows) do
     results[i] = 'passed'
   elseif references.position(row.reference) then
     results[i] = 'locked'
-  elseif not open or call.partition_now >= tonumber(row.deadline) then
+  elseif not open or references.is_late(row.deadline) then
     results[i] = 'unused'
   else
     local of = row.subid .. ' ' .. row.sending .. ' ' .. row.whose .. ' ' .. row.collection

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Take a turn of a collection: book what queues said of references (`words`, as `semaphore.book` reads them), note queues that ask, and
 -- lend references to those that have waited longest. Returns these (queue, name, subid, JID, sending, the queue's time in ms after which it
--- must not be used, the subid where a JID may have several), references to be looked at (queue, name, why the lock is to end), and 1 if
+-- must not be used, the subid where a JID may have several), references to be looked at (queue, name, that time, why the lock is to end), and 1 if
 -- there may be more to lend. `taken` begins the names of references, and no other turn has it. A queue with a `count` of 0 is dropped. With
 -- `afresh` all queues are thought to admit all subscribers.
 -- ARGV: now revision frontend sent number retry taken afresh | words queue count level stamp hold holders

@@ -155,7 +155,12 @@ class Scene:
             lambda queue: queue.keep(self.jid()),
             lambda queue: queue.lend(self.jid(), self.reference(), self.reference()),
             lambda queue: queue.run(
-                "check_references", {"reference": self.reference(), "reason": self.dice.choice(["", "withdrawn"])}
+                "check_references",
+                {
+                    "reference": self.reference(),
+                    "deadline": queue.now + self.dice.choice([-1, 1]),
+                    "reason": self.dice.choice(["", "withdrawn"]),
+                },
             ),
         ]
         self.on_top: list[Callable[[Queue], Any]] = [
@@ -220,7 +225,7 @@ class Scene:
 
     def word(self) -> str:
         """Choose what a queue says of a reference."""
-        return self.dice.choice(["unused", "passed", "silent", "ended", "reached", "bounced", "gone", "5000"])
+        return self.dice.choice(["unused", "passed", "silent", "early", "unknown", "ended", "reached", "bounced", "gone", "5000"])
 
     def reference(self) -> str:
         """Choose a reference."""

@@ -16,6 +16,7 @@ from tests.lua.driver import Answer, Queue, Runner, unchecked
 
 CREDIT = {"w1@x/a": 1, "w2@x/a": 3, "w3@x/a": 2}
 LOCK_MS = 20_000
+LATE_MS = 2_000
 STEPS = 300
 
 Mail = tuple[str, int, Callable[[], None]]
@@ -27,7 +28,7 @@ class Play:
 
     def __init__(self, runner: Runner, seed: int) -> None:
         """Open all, and subscribe."""
-        self.chance, self.turns = random.Random(seed), 0
+        self.chance, self.turns, self.passed = random.Random(seed), 0, 0
         life = f"life{seed}"
         self.top = Queue(runner, Partition("top", life))
         self.top.open(partitions="0")
@@ -74,16 +75,20 @@ class Play:
         lent, looks, again = answer.rows
         for number in sorted({int(row[0]) for row in lent}):
             theirs = [row for row in lent if int(row[0]) == number]
-            self.mail.append(("receive", number, partial(self.receive, number, theirs)))
-        for number, name, reason in looks:
-            self.mail.append(("check", int(number), partial(self.check, int(number), name, reason)))
+            self.mail.append(("receive", number, partial(self.receive, number, theirs, self.passed)))
+        for number, name, deadline, reason in looks:
+            self.mail.append(("check", int(number), partial(self.check, int(number), name, deadline, reason)))
         if again:
             self.mail.append(("turn", -1, self.turn))
         self.handle(-1, answer)
 
-    def receive(self, number: int, lent: list[list[Any]]) -> None:
-        """Let a queue receive; what one that is away did is unknown."""
+    def receive(self, number: int, lent: list[list[Any]], since: int) -> None:
+        """Let a queue receive; what one that is away did is unknown. A process that has slept sends nothing."""
         leaf = self.leaves[number]
+        if self.passed - since > LATE_MS:
+            for row in lent:
+                self.book(f"{row[1]} unused")
+            return
         if number in self.away:
             return
         for _queue, name, _subid, jid, sending, deadline, _whose in lent:
@@ -91,12 +96,12 @@ class Play:
             self.book("" if answer.rows == ["locked"] else f"{name} {answer.rows[0]}")
             self.handle(number, answer)
 
-    def check(self, number: int, name: str, reason: str) -> None:
+    def check(self, number: int, name: str, deadline: int, reason: str) -> None:
         """Ask a queue about a reference."""
         if number in self.away:
             self.book(f"{name} silent")
             return
-        answer = self.leaves[number].run("check_references", {"reference": name, "reason": reason})
+        answer = self.leaves[number].run("check_references", {"reference": name, "deadline": deadline, "reason": reason})
         self.book(f"{name} {answer.rows[0]}")
         self.handle(number, answer)
 
@@ -143,6 +148,7 @@ class Play:
     def pass_time(self) -> None:
         """Let time pass, and sweep somewhere."""
         span = self.chance.choice([100, 1_000, 1_000, 5_000])
+        self.passed += span
         for each in self.queues:
             each.now += span
         self.sweep(self.chance.randrange(-1, 4))
@@ -180,6 +186,7 @@ class Play:
         """End the faults, and let everything be done."""
         self.away.clear()
         for _second in range(150):
+            self.passed += 1_000
             for each in self.queues:
                 each.now += 1_000
             for at in range(-1, 4):

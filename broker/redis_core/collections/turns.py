@@ -6,8 +6,10 @@ found when the collection looks at its references, and when a queue asks again. 
 
 import asyncio
 import secrets
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -47,6 +49,9 @@ _Part = TypeVar("_Part", Lent, Look)
 
 _AT_ONCE: Final = 200
 """References that one queue is asked about at once, and queues that ask in one turn."""
+
+_LATE_SECONDS: Final = 2.0
+"""Age at which what a turn has lent is not sent any more: its queue would refuse it soon, by a clock that may have gone back."""
 
 _WORDS: Final = 1_000
 """References that one turn is told of."""
@@ -102,14 +107,14 @@ class Turns:
         if record is not None:
             self._afresh = True
             self.take()
-        looks = [Look(queue, name, WITHDRAWN) for queue, name in await self._find_forbidden(record)]
+        looks = [replace(each, reason=WITHDRAWN) for each in await self._find_forbidden(record)]
         # What cannot be ended now, the collection looks at again.
         self.book((each.name, "withdraw") for each in looks)
         await self._look(looks)
 
-    async def _find_forbidden(self, record: NodeRecord | None) -> list[tuple[Partition, str]]:
-        """Return the references that queues must not hold, with the queue of each."""
-        references: list[tuple[str, str, Partition]] = []
+    async def _find_forbidden(self, record: NodeRecord | None) -> list[Look]:
+        """Return the references that queues must not hold."""
+        references: list[tuple[str, Look]] = []
         life = self._known.record or await self._known.read()
         scan, ended = "0", life is None
         while life is not None and not ended:
@@ -118,9 +123,9 @@ class Turns:
             scan = page.scan if isinstance(page, References) else "0"
             ended = scan == "0"
         if record is None or not references:
-            return [(queue, name) for name, _whose, queue in references]
+            return [each for _whose, each in references]
         levels = await self._tree.find_leaves(record)
-        nodes = sorted({queue.node for _name, _whose, queue in references})
+        nodes = sorted({each.queue.node for _whose, each in references})
         store = self._known.store
         records = {each.name: each.add_admins(store.admins) for each in await store.read_all(nodes)}
         whose: dict[str, tuple[Jid, Scope | None]] = {}
@@ -135,9 +140,9 @@ class Turns:
             return queue.node not in records or records[queue.node].is_readable(bare_jid(jid))
 
         return [
-            (queue, name)
-            for name, subid, queue in references
-            if queue not in levels or (subid in whose and not admits(queue, *whose[subid]))
+            each
+            for subid, each in references
+            if each.queue not in levels or (subid in whose and not admits(each.queue, *whose[subid]))
         ]
 
     def _ask_own(self, command: AnyCommand) -> asyncio.Future[Any]:
@@ -166,7 +171,7 @@ class Turns:
         try:
             record = await self._known.read()
             if record is not None and record.config.collects:
-                name = f"{self._process}-{next(self._names)}"
+                name, began = f"{self._process}-{next(self._names)}", time.monotonic()
                 rows = tuple(words.items()), tuple((queue, *what) for queue, what in asking.items())
                 turned = await self._ask_own(Turn(record.name, record.incarnation, name, *rows, afresh))
                 if isinstance(turned, Refused) and not turned.problem.is_gone:
@@ -177,7 +182,7 @@ class Turns:
                     self._due |= turned.more or bool(self._words or self._asking)
                     lent.update(each.queue for each in turned.lent)
                     for queue, theirs in _by_queue(turned.lent).items():
-                        start(self._lend(record, queue, theirs))
+                        start(self._lend(record, queue, theirs, began))
                     start(self._look(turned.looks))
         except (CoreUnavailable, CorruptRecord):
             # Queues ask again, and the collection looks at its references.
@@ -187,8 +192,12 @@ class Turns:
                 if not answer.done():
                     answer.set_result(lent[queue])
 
-    async def _lend(self, record: NodeRecord, queue: Partition, lent: Sequence[Lent]) -> None:
+    async def _lend(self, record: NodeRecord, queue: Partition, lent: Sequence[Lent], began: float) -> None:
         """Let a queue receive. Each reference is sent once: if the answer is lost, only the queue knows what became of it."""
+        if time.monotonic() - began > _LATE_SECONDS:
+            # This process has slept.
+            self.book((each.name, "unused") for each in lent)
+            return
         received = ReceiveByReference(
             queue.node, queue.number, queue.incarnation, write_collection(self._own(record)), tuple(lent)
         )

@@ -56,10 +56,11 @@ class Lent:
 
 @frozen
 class Look:
-    """A reference to be looked at in a queue; with a `reason`, its lock there is to end."""
+    """A reference to be looked at in a queue, which was lent until `deadline_ms`; with a `reason`, its lock there is to end."""
 
     queue: Partition
     name: str
+    deadline_ms: int
     reason: str = ""
 
 
@@ -111,7 +112,7 @@ class ListReferences:
 
 @frozen
 class References:
-    """References with the subid of each and the queue that has it; `scan` is `0` at the end."""
+    """References, each with the subid of its subscriber; `scan` is `0` at the end."""
 
     scan: str
-    rows: tuple[tuple[str, str, Partition], ...]
+    rows: tuple[tuple[str, Look], ...]

@@ -49,7 +49,10 @@ def _read_turned(_command: Turn, reply: ScriptReply, _record: NodeRecord) -> Tur
             )
             for queue, name, subid, jid, sending, deadline, whose in lent
         ),
-        tuple(Look(Partition.parse(queue.decode()), name.decode(), reason.decode()) for queue, name, reason in looks),
+        tuple(
+            Look(Partition.parse(queue.decode()), name.decode(), deadline, reason.decode())
+            for queue, name, deadline, reason in looks
+        ),
         bool(more),
     )
 
@@ -76,7 +79,9 @@ def _read_received(command: ReceiveByReference, reply: ScriptReply, _record: Nod
 
 
 def _look_rows(command: CheckReferences, _record: NodeRecord) -> list[Values]:
-    return [{"reference": each.name, "reason": each.reason} for each in command.looks]
+    return [
+        {"reference": each.name, "deadline": each.deadline_ms, "reason": each.reason} for each in command.looks
+    ]
 
 
 def _read_told(command: CheckReferences, reply: ScriptReply, _record: NodeRecord) -> Told:
@@ -86,7 +91,10 @@ def _read_told(command: CheckReferences, reply: ScriptReply, _record: NodeRecord
 
 def _read_references(_command: ListReferences, reply: ScriptReply, _record: NodeRecord) -> References:
     scan, rows = reply.rows
-    found = ((name.decode(), whose.decode(), Partition.parse(queue.decode())) for name, whose, queue in rows)
+    found = (
+        (whose.decode(), Look(Partition.parse(queue.decode()), name.decode(), deadline))
+        for name, whose, queue, deadline in rows
+    )
     return References(scan.decode(), tuple(found))
 
 

@@ -2,7 +2,12 @@
 -- sending, collection and subid of the subscription, and reference -> position.
 -- CALL: freed = {}
 -- `freed` are references whose locks end in this call.
-local references = {}
+local references = {LASTS_MS = 3000}
+
+-- Whether a receive is too late by the queue's clock, or so early that this clock went back since the queue asked.
+function references.is_late(deadline)
+  return call.partition_now >= tonumber(deadline) or call.partition_now < tonumber(deadline) - references.LASTS_MS
+end
 
 -- Notes the lock of a subscriber under the next of its references. `whose` is the subid where the JID may have several.
 function references.note(position, subscriber)

@@ -1,6 +1,6 @@
 -- The credit of a collection's subscribers, over all queues below it. Each item that one of them may hold is a reference: `lent` has its
--- subscriber, number, turn before, pause until the next look, lock time and end, why it is to end (`-`: it is not) and its queue; it counts
--- in `locks_by_subscriber`, as a lock does in a queue. Queues ask (`asking`, in turn; `wants`), and get references: the queue that has
+-- subscriber, number, turn before, pause until the next look, lock time and end, deadline, why it is to end (`-`: it is not) and its queue;
+-- it counts in `locks_by_subscriber`, as a lock does in a queue. Queues ask (`asking`, in turn; `wants`), and get references: the queue that has
 -- waited longest, of the subscriber served longest ago. Only the queue's word ends a reference, or its long silence. So references are
 -- looked at (`looks`): a lost word delays nobody for long.
 -- CALL: now = nil, turned = false
@@ -28,16 +28,16 @@ local function now()
 end
 
 local function write(name, one)
-  write_buffer.add('HSET', key.lent, name, string.format('%s %d %d %d %d %d %s ', one.subid, one.token, one.before, one.step, one.hold,
-    one.ends, one.reason) .. one.queue)
+  write_buffer.add('HSET', key.lent, name, string.format('%s %d %d %d %d %d %d %s ', one.subid, one.token, one.before, one.step, one.hold,
+    one.ends, one.deadline, one.reason) .. one.queue)
 end
 
 -- Returns what a line of `lent` says; nil for none.
 function semaphore.read(line)
-  local subid, token, before, step, hold, ends, reason, queue =
-    string.match(line or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local subid, token, before, step, hold, ends, deadline, reason, queue =
+    string.match(line or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   return subid and {subid = subid, token = tonumber(token), before = tonumber(before), step = tonumber(step), hold = tonumber(hold),
-    ends = tonumber(ends), reason = reason, queue = queue}
+    ends = tonumber(ends), deadline = tonumber(deadline), reason = reason, queue = queue}
 end
 
 local function look_at(name, after)
@@ -74,14 +74,10 @@ local function withdraw(name, one, reason)
   look_at(name, 0)
 end
 
--- Whether a queue that has no lock under a reference may still make one: the receive is under way, and not too late yet.
-local function may_come(one)
-  return one.step == semaphore.LOOK_MS and one.ends - one.hold > now()
-end
-
 -- Books what queues said of references, each with a word: `unused` (its subscriber has its turn again), `passed` (the same, and the queue
--- does not admit it for now), `silent` (the queue does not answer), `unknown` (it has no such lock), for how many ms it has it, or how the
--- lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdraw` it is to end there. Returns the subids of those that bounced, each with whether nobody is there.
+-- does not admit it for now), `silent` (the queue does not answer), `early` (it may still lock an item), `unknown` (it has no such lock), for
+-- how many ms it has it, or how the lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdraw` it is to end there. Returns the
+-- subids of those that bounced, each with whether nobody is there.
 function semaphore.book(words)
   local names, how, bounced = {}, {}, {}
   for name, word in string.gmatch(words, '(%S+) (%S+)') do
@@ -98,9 +94,7 @@ function semaphore.book(words)
       withdraw(name, one, semaphore.WITHDRAWN)
     elseif one and tonumber(word) then
       confirm(name, one, tonumber(word))
-    elseif one and word == 'unknown' and may_come(one) then
-      look_at(name, one.ends - one.hold - now())
-    elseif one and not (word == 'silent' and one.ends + semaphore.SILENCE_MS > now()) then
+    elseif one and word ~= 'early' and not (word == 'silent' and one.ends + semaphore.SILENCE_MS > now()) then
       finish(name, one)
       if word == 'unused' or word == 'passed' then restore_turn(one) end
       if word == 'passed' then
@@ -214,16 +208,16 @@ end
 
 -- Lends the subscriber's next reference to the queue, for a receive until three seconds from now by the queue's own time.
 local function lend(subscriber, one, given)
-  local token = partition.next_number()
+  local token, deadline = partition.next_number(), one.stamp + now() - one.at + semaphore.LOOK_MS
   local name = arg.taken .. '-' .. #given
   write(name, {subid = subscriber.subid, token = token, before = subscriber.turn, step = semaphore.LOOK_MS, hold = one.hold,
-    ends = now() + semaphore.LOOK_MS + one.hold, reason = '-', queue = one.name})
+    ends = now() + semaphore.LOOK_MS + one.hold, deadline = deadline, reason = '-', queue = one.name})
   look_at(name, semaphore.LOOK_MS)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(string.format('%d', token), name))
   subscriber.room, subscriber.turn, subscriber.served = subscriber.room - 1, token, true
   one.left, one.given = one.left - 1, one.given + 1
-  given[#given + 1] = {one.name, name, subscriber.subid, subscriber.jid, subscriptions.sending(subscriber),
-    one.stamp + now() - one.at + semaphore.LOOK_MS, call.partition_multi and subscriber.subid or ''}
+  given[#given + 1] = {one.name, name, subscriber.subid, subscriber.jid, subscriptions.sending(subscriber), deadline,
+    call.partition_multi and subscriber.subid or ''}
 end
 
 -- Stores the turns of those that were served, and the line of queues: those that were served go to its end, and with credit `left` those
@@ -272,7 +266,7 @@ function semaphore.lend()
   return given, #given == semaphore.LIMIT and 1 or 0
 end
 
--- Returns references that are to be looked at: queue, name, and why the lock there is to end, if it is.
+-- Returns references that are to be looked at: queue, name, deadline, and why the lock there is to end, if it is.
 function semaphore.looks()
   local names = redis.call('ZRANGEBYSCORE', key.looks, '-inf', now(), 'LIMIT', 0, 4 * semaphore.LIMIT)
   local lines, found = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names, {}
@@ -280,7 +274,7 @@ function semaphore.looks()
     local one = semaphore.read(lines[i])
     if one then
       look_at(name, semaphore.LOOK_MS)
-      found[#found + 1] = {one.queue, name, one.reason ~= '-' and one.reason or ''}
+      found[#found + 1] = {one.queue, name, one.deadline, one.reason ~= '-' and one.reason or ''}
     else
       write_buffer.add('ZREM', key.looks, name)
     end

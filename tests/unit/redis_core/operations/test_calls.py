@@ -128,7 +128,7 @@ SAMPLES: tuple[Any, ...] = (
     ScanSubscribers("n"),
     Turn("n", "i1", "t1", (("r1", "unused"),), ((QUEUE, 1, Asks(3, 5, 60_000, "-")), (QUEUE, 0, None))),
     ReceiveByReference("n", 0, "i1", "all@life", (Lent(QUEUE, "r1", "1", ME, "assured5", 5),)),
-    CheckReferences("n", 0, "i1", (Look(QUEUE, "r1"), Look(QUEUE, "r2", "withdrawn"))),
+    CheckReferences("n", 0, "i1", (Look(QUEUE, "r1", 5), Look(QUEUE, "r2", 5, "withdrawn"))),
     ListReferences("n", "i1"),
     commands.Release("n", ME, ("i",)),
     InspectPartition("n", ME, 0, ("i",), 5),
