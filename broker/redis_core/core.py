@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -483,9 +483,9 @@ class RedisCore:
         if node in self._routers:
             self._routers[node].forget()
 
-    async def withdraw_references(self, node: str, *, all_of_them: bool = False) -> None:
-        """End what subscribers of a collection hold in queues that are not below it or do not admit them, or everywhere."""
-        await self.router(node).apply_tree(withdraw_all=all_of_them)
+    async def withdraw_references(self, node: str, *, whose: Collection[str] = ()) -> None:
+        """End what subscribers of a collection hold in queues not below it or closed to them, and all of these subids."""
+        await self.router(node).apply_tree(whose)
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors. A core that stops may never begin it."""

@@ -1,7 +1,7 @@
 """Interfaces through which rooms of the core use the rooms above them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
 
 from broker.model.commands import Command
@@ -103,8 +103,8 @@ class HandlerPort(Protocol):
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""
 
-    async def withdraw_references(self, node: str, *, all_of_them: bool = False) -> None:
-        """End what subscribers of a collection hold in queues that are not below it or do not admit them, or everywhere."""
+    async def withdraw_references(self, node: str, *, whose: Collection[str] = ()) -> None:
+        """End what subscribers of a collection hold in queues not below it or closed to them, and all of these subids."""
 
     def tell(self, notice: Notice) -> None:
         """Hand a notice to the door."""

@@ -4,9 +4,11 @@
 -- with an empty one the caller only looks, and with `0` it asks whether there is something to take. Locks last `lock_ms`, or the node's
 -- lock time. A subscription that could take more waits here for its `process` to be woken, if it names one. A `lease`, which only the
 -- first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. A `selector` of `=` is the one that
--- is known here. Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its
--- selector, whether more may go out to it, and whether it gets nothing because the partition has an owner.
--- ARGV: now revision frontend sent number retry most max_bytes | subid jid lease limit lock_ms after process selector
+-- is known here. With `references` of a `collection` items are locked under these, one under each, until the queue's time `deadline`. Returns
+-- the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its
+-- selector, about how many more may go out to it if it asked that, whether it gets nothing because the partition has an owner, the present time, and the references
+-- under which it has no lock.
+-- ARGV: now revision frontend sent number retry most max_bytes | subid jid lease limit lock_ms after process selector references collection deadline
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()
 if refusal then return refusal end
@@ -54,25 +56,27 @@ local function lock(entry, subscriber, deadline)
   bytes = bytes + #entry.body
 end
 
--- Returns whether the subscriber could take more.
-local function receive(row, subscriber)
-  local limit = row.limit == '*' and subscriber.limit or tonumber(row.limit)
-  local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
-  subscriber = {subid = row.subid, jid = row.jid, limit = limit, held = credit.lock_count(row.subid)}
-  local made, of_row = 0, bytes
-  call.key_limits_applied = call.partition_before.keyed
-  local most = math.min(limit - subscriber.held, tonumber(arg.most))
-  while made < most and bytes < tonumber(arg.max_bytes) and not budget.over() do
-    local want = math.min(most - made, dispatch.most(made, bytes - of_row))
-    if call.partition_before.limits then want = math.min(want, hand_out_limits.room()) end
-    local items = want > 0 and take(subscriber, want) or {}
-    for _, entry in ipairs(items) do lock(entry, subscriber, string.format('%d', deadline)) end
-    write_buffer.flush()
-    if call.key_limits_applied then key_limits.go_on() end
-    if call.partition_before.limits then hand_out_limits.use(#items) end
-    made = made + #items
-    if #items < want or want == 0 then break end
+-- Returns the references of a row under which there is no lock yet, the first one last.
+local function unused(row)
+  local names = {}
+  for name in string.gmatch(row.references, '%S+') do
+    if not references.position(name) then table.insert(names, 1, name) end
   end
+  return names
+end
+
+-- Returns whether the subscriber could take more, and how many items it took; each takes one of the `names` of references, if there are any.
+local function receive(row, subscriber, names)
+  local held = credit.lock_count(row.subid)
+  local limit = row.limit == '*' and subscriber.limit or tonumber(row.limit)
+  if row.references ~= '' then limit = held + (references.is_late(row.deadline) and 0 or #names) end
+  local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
+  subscriber = {subid = row.subid, jid = row.jid, limit = limit, held = held, qos = 'pulled', collection = row.collection, whose = '',
+    references = row.references ~= '' and names or nil}
+  local most = math.min(limit - held, tonumber(arg.most))
+  local made = dispatch.hand_out(most, tonumber(arg.max_bytes) - bytes, function(want) return take(subscriber, want) end, function(items)
+    for _, entry in ipairs(items) do lock(entry, subscriber, string.format('%d', deadline)) end
+  end)
   return subscriber.held < limit, made
 end
 
@@ -112,19 +116,19 @@ local function answer(row)
   if not lasts then return {'lease-over'} end
   if row.selector ~= '=' then skipped_items.set_selector(row.subid, row.selector) end
   show_credit(row, subscriber)
-  local takes, open = row.limit ~= '', not (call.partition_paused or partition_owner.get())
+  local takes, open, names = row.limit ~= '', not (call.partition_paused or partition_owner.get()), unused(row)
   -- Whether it could take more.
-  local room, made, more_waits = takes, 0, false
-  if takes and open and row.limit ~= '0' then room, made = receive(row, subscriber) end
-  if row.limit == '0' then more_waits = open and waiters.has_match(row.subid) end
-  if room and not more_waits and row.process ~= '' then
+  local room, made, waits = takes, 0, 0
+  if takes and open and row.limit ~= '0' then room, made = receive(row, subscriber, names) end
+  if row.limit == '0' and open and waiters.has_match(row.subid) then waits = math.max(1, asking.wanted()) end
+  if room and waits == 0 and row.process ~= '' then
     waiters.note(row.subid, row.process, made > 0)
   else
     waiters.remove(row.subid)
   end
   local found, more = list(row)
   return {'ok', subscription_expiry.of(row.subid), found, more, credit.lock_count(row.subid), subscriber and subscriber.limit or 0,
-    selectors.line(row.subid) or '', more_waits and 1 or 0, partition_owner.get() and 1 or 0}
+    selectors.line(row.subid) or '', waits, partition_owner.get() and 1 or 0, call.partition_now, table.concat(names, ' ')}
 end
 
 local reply = respond.make(nil, dispatch.LIMIT, function() return budget.each(rows, answer) end)

@@ -38,7 +38,7 @@ local function end_subscriptions(row, those)
   for _, subid in ipairs(those) do
     if unsubscribing.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
     if row.release == '1' then
-      local why = row.told == '1' and unsubscribing.TOLD or row.lapsed == '1' and 'lapsed' or 'unavailable'
+      local why = row.told == '1' and unsubscribing.WITHDRAWN or row.lapsed == '1' and 'lapsed' or 'unavailable'
       local _, gone_back = unsubscribing.release(subid, 'released', why, room)
       room = room - gone_back
     end

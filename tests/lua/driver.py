@@ -474,7 +474,7 @@ class Queue:
         self, words: str = "", *, queue: str = "q@life/0", asks: int | str = "", named: str = "t", **more: Any
     ) -> Answer:
         """Take a turn of a collection, named so; `asks` is for how many items a queue asks."""
-        about = {"level": 1, "stamp": self.now, "hold": 60_000, "holders": ""}
+        about = {"level": 1, "stamp": self.now, "hold": 60_000, "holders": "", "puller": "", "limit": ""}
         about |= {name: more.pop(name) for name in about if name in more}
         row = {"words": words, "queue": queue if asks != "" else "", "count": asks, **about}
         return self.run("turn", row, taken=named, **more)
@@ -571,6 +571,7 @@ class Queue:
         """Return the row of a receive; its own credit, the default limit, is found by its lease."""
         own = {"limit": "*", "lease": "0"} if limit == "" else {"limit": limit, "lease": ""}
         about = {"subid": subid(jid), "jid": jid, "lock_ms": "", "after": 0, "process": "", "selector": "="}
+        about |= {"references": "", "collection": TOP, "deadline": self.now + 3000}
         return about | own | more
 
     def looking(self, jid: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import encode_selector
-from tests.lua.driver import T0, Queue
+from tests.lua.driver import T0, TOP, Queue
 from tests.lua.test_selection import packed
 from tests.lua.worded import W1, W2
 
@@ -22,8 +22,9 @@ def test_held(queue: Queue) -> None:
     queue.subscribe(LEASE, 2, "pulled", lease="+9000")
     queue.now += 500
     first = queue.now * 1000
-    code, until, found, more, held, credit, selector, waits, owned = queue.receive(LEASE)
+    code, until, found, more, held, credit, selector, waits, owned, now, unused = queue.receive(LEASE)
     assert (code, until, more, held, credit, selector, waits, owned) == ("ok", T0 + 9_000, 0, 2, 2, "", 0, 0)
+    assert (now, unused) == (queue.now, "")
     assert found == [
         ["a", first, 1, queue.now + 60_000, "alice@x", "a at 0", "k", T0, 0, 0, 500],
         ["b", first + 1, 1, queue.now + 60_000, "alice@x", "b at 0", "k", T0, 0, 0, 500],
@@ -63,7 +64,7 @@ def test_owned(queue: Queue) -> None:
     queue.publish("a", "b")
     assert items(queue) == ["a"]
     queue.attach(W1)
-    assert (items(queue), queue.receive(LEASE)[-1]) == ([], 1)
+    assert (items(queue), queue.receive(LEASE)[8]) == ([], 1)
 
 
 def test_limit_and_lock_time(queue: Queue) -> None:
@@ -210,3 +211,27 @@ def test_one_of_a_group(unopened: Queue, option: dict[str, str]) -> None:
     assert items(unopened, 9) == ["a", "c"]
     unopened.retract(LEASE, "a")
     assert items(unopened, 9) == ["c", "b"]
+
+
+def test_under_references(unopened: Queue) -> None:
+    """R17: below a collection each reference locks one item, once; late ones and those without an item come back."""
+    unopened.open(above="1")
+    unopened.publish("a", "b", "c")
+    lent = {"references": "r1 r2", "selector": ""}
+    assert queue_receives(unopened, **lent) == (["a", "b"], "")
+    assert queue_receives(unopened, **lent) == (["a", "b"], "")
+    late = {"references": "r3 r4"}
+    assert queue_receives(unopened, deadline=unopened.now, **late) == (["a", "b"], "r4 r3")
+    assert queue_receives(unopened, deadline=unopened.now + 3_001, **late) == (["a", "b"], "r4 r3")
+    assert queue_receives(unopened, **late) == (["a", "b", "c"], "r4")
+    answer = unopened.retract(LEASE, "b")
+    assert [notice[1:] for notice in answer.notices if notice[0] == "freed"] == [[TOP, "r2 reached"]]
+    # Who may not take any more says so.
+    unopened.open(revision=2, above="1", paused="1")
+    assert queue_receives(unopened, references="r5") == (["a", "c"], "r5")
+
+
+def queue_receives(queue: Queue, **more: object) -> tuple[list[str], str]:
+    """Return what the lease holds after a receive under references, and those that are unused."""
+    row = queue.receive(LEASE, 9, **more)
+    return [item[0] for item in row[2]], row[-1]

@@ -14,7 +14,8 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import collected, subid
 from tests.lua.driver import Answer, Queue, Runner, unchecked
 
-CREDIT = {"w1@x/a": 1, "w2@x/a": 3, "w3@x/a": 2}
+LEASE = "l@x/lease-0"
+CREDIT = {"w1@x/a": 1, "w2@x/a": 3, "w3@x/a": 2, LEASE: 2}
 LOCK_MS = 20_000
 LATE_MS = 2_000
 STEPS = 300
@@ -24,7 +25,7 @@ Mail = tuple[str, int, Callable[[], None]]
 
 
 class Play:
-    """Three workers of a collection, and four queues."""
+    """Three workers and a lease of a collection, and four queues."""
 
     def __init__(self, runner: Runner, seed: int) -> None:
         """Open all, and subscribe."""
@@ -38,13 +39,18 @@ class Play:
         self.away: set[int] = set()
         self.mail: list[Mail] = []
         self.published = self.done = 0
-        for jid, credit in CREDIT.items():
-            self.handle(-1, self.top.subscribe(jid, credit, scope="items all"))
+        for jid in CREDIT:
+            self.subscribe(jid)
 
     @property
     def queues(self) -> list[Queue]:
         """All partitions."""
         return [self.top, *self.leaves]
+
+    def subscribe(self, jid: str) -> None:
+        """Subscribe to the collection."""
+        qos = "pulled" if jid == LEASE else "unacknowledged"
+        self.handle(-1, self.top.subscribe(jid, CREDIT[jid], qos, scope="items all"))
 
     # What a frontend does.
 
@@ -72,7 +78,10 @@ class Play:
         """Take a turn, and carry what it lends and asks."""
         self.turns += 1
         answer = self.top.turn(words, named=f"t{self.turns}", **more)  # type: ignore[arg-type]
-        lent, looks, again = answer.rows
+        lent, looks, again, pulled = answer.rows
+        for until, names in pulled:
+            fetch = partial(self.fetch, int(more["queue"]), names, until, self.passed)
+            self.mail += [("receive", int(more["queue"]), fetch)] if names else []
         for number in sorted({int(row[0]) for row in lent}):
             theirs = [row for row in lent if int(row[0]) == number]
             self.mail.append(("receive", number, partial(self.receive, number, theirs, self.passed)))
@@ -96,12 +105,27 @@ class Play:
             self.book("" if answer.rows == ["locked"] else f"{name} {answer.rows[0]}")
             self.handle(number, answer)
 
+    def fetch(self, number: int, names: str, deadline: int, since: int) -> None:
+        """Let the lease receive under references from a queue."""
+        if self.passed - since > LATE_MS:
+            unused = names
+        elif number in self.away:
+            return
+        else:
+            row = self.leaves[number].receiving(LEASE, 9, references=names, deadline=deadline)
+            answer = self.leaves[number].run("receive", row, most=200, max_bytes=1_000_000)
+            self.handle(number, answer)
+            unused = answer.rows[0][-1]
+        self.book(" ".join(f"{name} unused" for name in unused.split()))
+
     def check(self, number: int, name: str, deadline: int, reason: str) -> None:
         """Ask a queue about a reference."""
         if number in self.away:
             self.book(f"{name} silent")
             return
-        answer = self.leaves[number].run("check_references", {"reference": name, "deadline": deadline, "reason": reason})
+        answer = self.leaves[number].run(
+            "check_references", {"reference": name, "deadline": deadline, "reason": reason}
+        )
         self.book(f"{name} {answer.rows[0]}")
         self.handle(number, answer)
 
@@ -118,6 +142,13 @@ class Play:
         many = self.chance.randint(1, 3)
         self.handle(at, self.leaves[at].publish(*(f"i{self.published + number}" for number in range(many))))
         self.published += many
+
+    def pull(self) -> None:
+        """Let the lease ask for references for a queue."""
+        at, wanted = self.chance.randrange(4), self.chance.randint(1, 3)
+        stamp = self.leaves[at].now
+        ask = partial(self.turn, queue=str(at), asks=wanted, stamp=stamp, hold=LOCK_MS, puller=subid(LEASE))
+        self.mail.append(("turn", -1, ask))
 
     def work(self, share: float = 0.4) -> None:
         """Acknowledge, give back or renew some of what is held."""
@@ -168,7 +199,7 @@ class Play:
         """Somebody goes, and comes back."""
         jid = self.chance.choice([*CREDIT])
         self.handle(-1, self.top.unsubscribe(jid, release=self.chance.choice(["", "1"])))
-        self.handle(-1, self.top.subscribe(jid, CREDIT[jid], scope="items all"))
+        self.subscribe(jid)
 
     def judge(self) -> None:
         """Nobody holds more than its credit; a lock that is over in a queue that is away is none."""
@@ -178,7 +209,7 @@ class Play:
 
     def acts(self) -> Iterator[Callable[[], None]]:
         """Choose what happens."""
-        usual = [self.publish, self.work, self.work, *[self.deliver] * 8, self.pass_time, self.pass_time]
+        usual = [self.publish, self.pull, self.work, self.work, *[self.deliver] * 8, self.pass_time, self.pass_time]
         while True:
             yield self.chance.choice([*usual * 3, self.lose, self.lose, self.jump, self.leave, self.resubscribe])
 
@@ -209,4 +240,4 @@ def test_play(runners: dict[str, Runner], seed: int) -> None:
         play.judge()
     play.finish()
     counts = [play.top.client.zcount(play.top.key("locks_by_subscriber"), subid(jid), subid(jid)) for jid in CREDIT]
-    assert counts == [0, 0, 0] and play.published > 20
+    assert not any(counts) and play.published > 20

@@ -218,9 +218,36 @@ def test_withdrawn(top: Queue) -> None:
     """What a frontend withdraws is looked at, with the reason, until its queue has ended it."""
     top.subscribe(W1, 1, scope="items all")
     top.turn(queue=A, asks=1, named="t")
-    for word in ("withdraw", "silent", "5000"):
+    for word in ("withdrawn", "silent", "5000"):
         top.turn(f"t-0 {word}")
         top.now += 6_000
         assert looks(top.turn()) == [[A, "t-0", "withdrawn"]]
     top.turn("t-0 ended")
     assert held(top) == [0, 0]
+
+
+def test_a_pull(top: Queue) -> None:
+    """R17: a lease gets as many references as it asks for and has room, at any door; they end as all others."""
+    top.subscribe(W1, 3, "pulled", scope="items all")
+
+    def pulled(named: str, words: str = "", *, asks: int = 2, **more: str | int) -> list[str]:
+        answer = top.turn(words, queue=A, asks=asks, named=named, puller=subid(W1), **more)
+        ((deadline, names),) = answer.rows[3]
+        assert not names or deadline == top.now + 3_000
+        return [str(each) for each in names.split()]
+
+    assert pulled("t") == ["t-0", "t-1"] and held(top) == [2, 0]
+    top.frontend = ""
+    assert pulled("u") == ["u-0"] and pulled("v") == []
+    assert pulled("w", "t-0 reached u-0 unused") == ["w-0", "w-1"]
+    assert pulled("x", limit=5, asks=9) == ["x-0", "x-1"] and top.credit(W1) == 5
+    # Two requests in one turn share what there is.
+    row = {"queue": A, "count": 2, "level": "", "stamp": top.now, "hold": 9_000, "holders": "", "limit": ""}
+    row["puller"] = subid(W1)
+    answer = top.run("turn", *(row | {"words": words} for words in ("w-0 ended w-1 ended x-0 ended", "")), taken="y")
+    assert [names for _deadline, names in answer.rows[3]] == ["y-0 y-1", "y-2"]
+    top.now += 3_000
+    assert {name for _queue, name, _why in looks(top.turn())} == {"t-1", "x-1", "y-0", "y-1", "y-2"}
+    # Nobody asks for one that has ended.
+    top.unsubscribe(W1)
+    assert pulled("z", "t-1 ended") == []

@@ -7,8 +7,8 @@ found when the collection looks at its references, and when a queue asks again. 
 import asyncio
 import secrets
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,7 +22,9 @@ from broker.redis_core.commands.collections import (
     CheckReferences,
     Lent,
     ListReferences,
+    Loan,
     Look,
+    Pull,
     ReceiveByReference,
     References,
     Told,
@@ -53,6 +55,11 @@ _AT_ONCE: Final = 200
 _LATE_SECONDS: Final = 2.0
 """Age at which what a turn has lent is not sent any more: its queue would refuse it soon, by a clock that may have gone back."""
 
+_PULLED: Final = 200
+"""References that pull subscriptions want in one turn, about."""
+
+_NO_LOAN: Final = Loan("", (), 0, 0.0)
+
 _WORDS: Final = 1_000
 """References that one turn is told of."""
 
@@ -70,6 +77,7 @@ class Turns:
         self._words: dict[str, str] = {}
         self._asking: dict[Partition, tuple[int, Asks | None]] = {}
         self._answers: list[tuple[Partition, asyncio.Future[int]]] = []
+        self._pulls: deque[tuple[Pull, asyncio.Future[Loan]]] = deque()
         self._due = self._afresh = False
         self._running: asyncio.Task[None] | None = None
 
@@ -99,31 +107,35 @@ class Turns:
         self.take()
         return answer
 
-    async def withdraw(self, record: NodeRecord | None) -> None:
-        """End what is held in queues that are not below the collection, or do not admit the subscriber; of none, everything.
+    def pull(self, pull: Pull) -> asyncio.Future[Loan]:
+        """Return the references that a pull subscription gets for a queue now; none if the collection does not answer."""
+        answer: asyncio.Future[Loan] = asyncio.get_running_loop().create_future()
+        self._pulls.append((pull, answer))
+        self.take()
+        return answer
+
+    async def withdraw(self, record: NodeRecord, *, whose: Collection[str] = ()) -> None:
+        """End what is held in queues that are not below the collection, or do not admit the subscriber, or by these subids.
 
         Queues may also admit others than before.
         """
-        if record is not None:
-            self._afresh = True
-            self.take()
-        looks = [replace(each, reason=WITHDRAWN) for each in await self._find_forbidden(record)]
+        self._afresh = True
+        self.take()
+        looks = [replace(each, reason=WITHDRAWN) for each in await self._find_forbidden(record, whose)]
         # What cannot be ended now, the collection looks at again.
-        self.book((each.name, "withdraw") for each in looks)
+        self.book((each.name, WITHDRAWN) for each in looks)
         await self._look(looks)
 
-    async def _find_forbidden(self, record: NodeRecord | None) -> list[Look]:
+    async def _find_forbidden(self, record: NodeRecord, ended: Collection[str]) -> list[Look]:
         """Return the references that queues must not hold."""
         references: list[tuple[str, Look]] = []
-        life = self._known.record or await self._known.read()
-        scan, ended = "0", life is None
-        while life is not None and not ended:
-            page = await self._ask_own(ListReferences(life.name, life.incarnation, scan))
+        scan, begun = "0", False
+        while scan != "0" or not begun:
+            page = await self._ask_own(ListReferences(record.name, record.incarnation, scan))
             references += page.rows if isinstance(page, References) else ()
-            scan = page.scan if isinstance(page, References) else "0"
-            ended = scan == "0"
-        if record is None or not references:
-            return [each for _whose, each in references]
+            scan, begun = page.scan if isinstance(page, References) else "0", True
+        if not references:
+            return []
         levels = await self._tree.find_leaves(record)
         nodes = sorted({each.queue.node for _whose, each in references})
         store = self._known.store
@@ -142,7 +154,7 @@ class Turns:
         return [
             each
             for subid, each in references
-            if each.queue not in levels or (subid in whose and not admits(each.queue, *whose[subid]))
+            if subid in ended or each.queue not in levels or (subid in whose and not admits(each.queue, *whose[subid]))
         ]
 
     def _ask_own(self, command: AnyCommand) -> asyncio.Future[Any]:
@@ -161,28 +173,36 @@ class Turns:
             for _queue, answer in self._answers:
                 answer.cancel()
             self._answers.clear()
+            for _pull, pulled in self._pulls:
+                pulled.cancel()
+            self._pulls.clear()
 
     async def _take_turn(self) -> None:
         words = {name: self._words.pop(name) for name in [*self._words][:_WORDS]}
         asking = {queue: self._asking.pop(queue) for queue in [*self._asking][:_AT_ONCE]}
         answers, self._answers = self._answers, []
+        pulls = self._next_pulls()
+        loans: list[Loan] = []
         afresh, self._afresh = self._afresh, False
         lent: Counter[Partition] = Counter()
         try:
             record = await self._known.read()
             if record is not None and record.config.collects:
-                name, began = f"{self._process}-{next(self._names)}", time.monotonic()
+                name, until = f"{self._process}-{next(self._names)}", time.monotonic() + _LATE_SECONDS
                 rows = tuple(words.items()), tuple((queue, *what) for queue, what in asking.items())
-                turned = await self._ask_own(Turn(record.name, record.incarnation, name, *rows, afresh))
+                turned = await self._ask_own(
+                    Turn(record.name, record.incarnation, name, *rows, afresh, tuple(each for each, _answer in pulls))
+                )
                 if isinstance(turned, Refused) and not turned.problem.is_gone:
                     # They go with the next turn; until then, the collection may look for itself.
                     self._words = words | self._words
                 if isinstance(turned, Turned):
                     # What was too much for one turn follows; after a refusal it waits for the next word.
-                    self._due |= turned.more or bool(self._words or self._asking)
+                    self._due |= turned.more or bool(self._words or self._asking or self._pulls)
+                    loans = [Loan(write_collection(self._own(record)), *each, until) for each in turned.pulled]
                     lent.update(each.queue for each in turned.lent)
                     for queue, theirs in _by_queue(turned.lent).items():
-                        start(self._lend(record, queue, theirs, began))
+                        start(self._lend(record, queue, theirs, until))
                     start(self._look(turned.looks))
         except (CoreUnavailable, CorruptRecord):
             # Queues ask again, and the collection looks at its references.
@@ -191,10 +211,20 @@ class Turns:
             for queue, answer in answers:
                 if not answer.done():
                     answer.set_result(lent[queue])
+            for (_pull, pulled), loan in zip(pulls, loans or [_NO_LOAN] * len(pulls), strict=True):
+                if not pulled.done():
+                    pulled.set_result(loan)
 
-    async def _lend(self, record: NodeRecord, queue: Partition, lent: Sequence[Lent], began: float) -> None:
+    def _next_pulls(self) -> list[tuple[Pull, asyncio.Future[Loan]]]:
+        """Take the pulls for one turn, which must not lend too much."""
+        taken: list[tuple[Pull, asyncio.Future[Loan]]] = []
+        while self._pulls and (not taken or sum(each.wanted for each, _answer in taken) < _PULLED):
+            taken.append(self._pulls.popleft())
+        return taken
+
+    async def _lend(self, record: NodeRecord, queue: Partition, lent: Sequence[Lent], until: float) -> None:
         """Let a queue receive. Each reference is sent once: if the answer is lost, only the queue knows what became of it."""
-        if time.monotonic() - began > _LATE_SECONDS:
+        if time.monotonic() > until:
             # This process has slept.
             self.book((each.name, "unused") for each in lent)
             return

@@ -23,6 +23,34 @@ class Asks:
 
 
 @frozen
+class Pull:
+    """A pull subscription wants to receive up to `wanted` items from a queue, until it has `limit`, or its own credit for None.
+
+    By its own clock the queue is `stamp_ms`; the locks last `lock_ms`.
+    """
+
+    queue: Partition
+    subid: str
+    wanted: int
+    limit: int | None
+    stamp_ms: int
+    lock_ms: int
+
+
+@frozen
+class Loan:
+    """The names of references that a pull subscription got from a `collection`, as scripts write it, for a queue.
+
+    They are not sent after `sent_until`, by this process's monotonic clock, and the queue refuses them from its `deadline_ms` on.
+    """
+
+    collection: str
+    names: tuple[str, ...]
+    deadline_ms: int
+    sent_until: float
+
+
+@frozen
 class Turn:
     """Take a turn of a collection: say what became of `references`, and what queues ask, so many levels below; None drops one.
 
@@ -36,6 +64,7 @@ class Turn:
     references: tuple[tuple[str, str], ...] = ()
     asking: tuple[tuple[Partition, int, Asks | None], ...] = ()
     afresh: bool = False
+    pulls: tuple[Pull, ...] = ()
 
 
 @frozen
@@ -66,11 +95,15 @@ class Look:
 
 @frozen
 class Turned:
-    """What a turn has lent, what is to be looked at, and whether there may be more to lend."""
+    """What a turn has lent, what is to be looked at, and whether there may be more to lend.
+
+    `pulled` has the names and the deadline for each pull.
+    """
 
     lent: tuple[Lent, ...]
     looks: tuple[Look, ...]
     more: bool
+    pulled: tuple[tuple[tuple[str, ...], int], ...] = ()
 
 
 @frozen

@@ -29,6 +29,7 @@ from broker.redis_core.commands.admin_parts import (
 from broker.redis_core.commands.collections import (
     CheckReferences,
     ListReferences,
+    Loan,
     ReceiveByReference,
     References,
     Told,
@@ -165,7 +166,8 @@ class ReceiveFrom:
 
     The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long. With a `limit` items are
     locked until so many are held there, up to the subscription's own credit for OWN_CREDIT. `process` is woken when there may be
-    more. `below`: the partition belongs to a leaf below the subscribed collection, whose `selector` it is told, as it was read.
+    more. `below`: the partition belongs to a leaf below the subscribed collection, whose `selector` it is told, as it was read;
+    items are locked under the references of a `loan` of the collection, whatever the limit.
     """
 
     node: str
@@ -180,6 +182,7 @@ class ReceiveFrom:
     partition: int = 0
     incarnation: str = ""
     below: bool = False
+    loan: Loan | None = None
 
 
 OWN_CREDIT = -1
@@ -187,11 +190,18 @@ OWN_CREDIT = -1
 
 @frozen
 class ReceivedFrom:
-    """What a pull subscription received from a partition. Its `selector` is known with its lease; `waits`: more may go out."""
+    """What a pull subscription received from a partition. Its `selector` is known with its lease.
+
+    If it was asked, about `waits` more items may go out. The partition's clock is `stamp_ms`, and its locks last `lock_ms`; under
+    `unused` references nothing is locked.
+    """
 
     received: Received
     selector: str
-    waits: bool
+    waits: int
+    stamp_ms: int
+    lock_ms: int
+    unused: tuple[str, ...]
 
 
 @frozen

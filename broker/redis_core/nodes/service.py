@@ -293,11 +293,12 @@ class NodeService:
         through = await self._tree_events.find_workers_above(record)
         above = await self._tree.find_above(record)
         if record.config.collects:
-            through = await self._subscribers(command.node)
+            subscriptions = await self._tree_events.scopes(command.node)
+            through = list(dict.fromkeys(jid for jid, _whose in subscriptions))
             # The leaves stay: items that are held through the collection return to them, and holders are notified.
             for jid in through:
                 await self._ask(Leave(command.node, jid, release=False))
-            await self._tree_events.withdraw_all(record.name)
+            await self._tree_events.withdraw_all(record.name, {whose for _jid, whose in subscriptions})
             for jid in through:
                 await self._subscriptions.remove(command.node, jid)
         jids = await self._store.delete(record)

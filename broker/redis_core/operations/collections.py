@@ -16,7 +16,7 @@ from broker.redis_core.commands.collections import (
 from broker.redis_core.operations.operation import Call, ScriptReply, Values, collected
 
 _NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
-    ("words", "queue", "count", "level", "stamp", "hold", "holders"), ""
+    ("words", "queue", "count", "level", "stamp", "hold", "holders", "puller", "limit"), ""
 )
 
 
@@ -36,11 +36,16 @@ def _turn_rows(command: Turn, _record: NodeRecord) -> list[Values]:
                 "holders": holders,
             }
         rows.append({**_NOTHING, **asked})
+    for each in command.pulls:
+        limit: str | int = "" if each.limit is None else each.limit
+        whom: Values = {"puller": each.subid, "limit": limit}
+        about: Values = {"queue": str(each.queue), "count": each.wanted, "stamp": each.stamp_ms, "hold": each.lock_ms}
+        rows.append({**_NOTHING, **whom, **about})
     return rows
 
 
 def _read_turned(_command: Turn, reply: ScriptReply, _record: NodeRecord) -> Turned:
-    lent, looks, more = reply.rows
+    lent, looks, more, pulled = reply.rows
     return Turned(
         tuple(
             Lent(
@@ -54,6 +59,7 @@ def _read_turned(_command: Turn, reply: ScriptReply, _record: NodeRecord) -> Tur
             for queue, name, deadline, reason in looks
         ),
         bool(more),
+        tuple((tuple(names.decode().split()), deadline) for deadline, names in pulled),
     )
 
 
@@ -79,9 +85,7 @@ def _read_received(command: ReceiveByReference, reply: ScriptReply, _record: Nod
 
 
 def _look_rows(command: CheckReferences, _record: NodeRecord) -> list[Values]:
-    return [
-        {"reference": each.name, "deadline": each.deadline_ms, "reason": each.reason} for each in command.looks
-    ]
+    return [{"reference": each.name, "deadline": each.deadline_ms, "reason": each.reason} for each in command.looks]
 
 
 def _read_told(command: CheckReferences, reply: ScriptReply, _record: NodeRecord) -> Told:

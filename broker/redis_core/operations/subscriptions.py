@@ -179,18 +179,23 @@ def _receive_row(command: ReceiveFrom, _record: NodeRecord) -> Values:
         "after": command.after,
         "process": command.process,
         "selector": command.selector,
+        "references": " ".join(command.loan.names) if command.loan else "",
+        "collection": command.loan.collection if command.loan else "",
+        "deadline": command.loan.deadline_ms if command.loan else "",
     }
 
 
 def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:
-    nothing: Values = dict.fromkeys(("jid", "lease", "limit", "lock_ms", "process"), "")
+    nothing: Values = dict.fromkeys(
+        ("jid", "lease", "limit", "lock_ms", "process", "references", "collection", "deadline"), ""
+    )
     return {"subid": command.subid, "after": NO_TOKEN, "selector": _AS_IT_IS, **nothing}
 
 
 def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -> ReceivedFrom | Refused:
     if reply[0] != b"ok":
         return refuse(reply[0], "the subscription has expired")
-    _code, until_ms, rows, more, held, credit, selector, waits, owned = reply
+    _code, until_ms, rows, more, held, credit, selector, waits, owned, stamp_ms, unused = reply
     partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
     items = tuple(
         HeldItem(
@@ -204,7 +209,8 @@ def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -
         for item, token, attempt, ends, by, body, key, published, untried, reply, *waited in rows
     )
     received = Received(items, until_ms, bool(more), {partition: held}, credit, bool(owned))
-    return ReceivedFrom(received, selector.decode(), bool(waits))
+    lock_ms = lasts * 1000 if command.lock_ms is None else command.lock_ms
+    return ReceivedFrom(received, selector.decode(), waits, stamp_ms, lock_ms, tuple(unused.decode().split()))
 
 
 def subid_refusal(command: SetSubscriptionOptions | Options | Unsubscribe | Browse) -> Refused | None:

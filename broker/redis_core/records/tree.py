@@ -102,16 +102,12 @@ class Tree:
         return levels
 
     async def find_leaves(self, record: NodeRecord) -> dict[Partition, int]:
-        """Return the partitions of all leaves below a collection, and the level of each."""
-        found: dict[Partition, int] = {}
+        """Return the partitions of all leaves of a collection, and the level of each: those below it, and its destinations."""
+        named = await self._find_by_destinations(record)
+        found = dict.fromkeys(await self._partitions_of_leaves(named), 1)
         for level, names in enumerate(await self.find_below(record), 1):
             found |= dict.fromkeys(await self._partitions_of_leaves(names), level)
         return found
-
-    async def find_all_leaves(self, record: NodeRecord) -> Sequence[Partition]:
-        """Return the partitions of all leaves below a collection, and of those that belong to it by its destinations."""
-        named = await self._partitions_of_leaves(await self._find_by_destinations(record))
-        return list(dict.fromkeys([*await self.find_leaves(record), *named]))
 
     async def _partitions_of_leaves(self, names: Sequence[str]) -> list[Partition]:
         collections = await self.collections(names)

@@ -4,7 +4,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -25,7 +25,6 @@ from broker.model.commands import (
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.results import Refused
 from broker.redis_core.collections.asking import Askers
 from broker.redis_core.collections.turns import Turns
@@ -108,7 +107,7 @@ class NodeRouter:
         self._partitioned = PartitionedSubscriptions(self.ask)
         self.turns = Turns(known, context.tree, self._pipeline_of)
         self._askers = Askers(known, context.tree, lambda name: routers(name).turns)
-        self._receiver = Receiver(known, context.tree, self._pipeline_of)
+        self._receiver = Receiver(known, context.tree, self._pipeline_of, self.turns)
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
@@ -184,12 +183,12 @@ class NodeRouter:
         """Drop the cached record; the next command reads it again."""
         self.known.forget()
 
-    async def apply_tree(self, *, withdraw_all: bool = False) -> None:
-        """Apply a change of what is below the collection, or withdraw all that is held through it. Raises CorruptRecord."""
+    async def apply_tree(self, whose: Collection[str] = ()) -> None:
+        """Apply a change of what is below the collection, and withdraw all that these subids hold there. Raises CorruptRecord."""
         record = await self.known.renew()
         self._receiver.forget()
         if record is not None and record.config.collects:
-            await self.turns.withdraw(None if withdraw_all else record)
+            await self.turns.withdraw(record, whose=whose)
 
     @property
     def quiet(self) -> bool:
@@ -345,8 +344,6 @@ class NodeRouter:
             case Place.DEPARTURE if partitions > 1:
                 assert isinstance(command, Unsubscribe | Leave)
                 self._tasks.answer(self._end_subscription(command, partitions), reply)
-            case Place.DEPARTURE if self._collects and isinstance(command, Leave) and is_pull_subscription(command.jid):
-                self._tasks.answer(self._end_lease(command), reply)
             case Place.DEPARTURE:
                 self._send_to_all(command, reply, partitions)
             case Place.RECEIVER:
@@ -409,16 +406,6 @@ class NodeRouter:
 
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return merge_outcomes(command, await self._partitioned.leave(command, partitions))
-
-    async def _end_lease(self, command: Leave) -> Outcome:
-        """End a pull subscription to a collection once what it holds below has ended: until then it is known."""
-        if refused := await self._receiver.leave(command):
-            return refused
-        outcome: Outcome = await self.ask(FIRST_PARTITION, command)
-        if not command.lapsed:
-            # What it received meanwhile.
-            await self._receiver.leave(command)
-        return outcome
 
     def _search_elsewhere(
         self, command: Retract | Cancel | Unlock | Renew, home: int, reply: Reply, outcome: Outcome

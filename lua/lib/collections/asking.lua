@@ -4,8 +4,8 @@
 -- `again`: a collection has just answered, so it is asked for the rest at once.
 local asking = {ASK_MS = 2000, LONGEST_MS = 16000, MOST = 200, LOOKED_AT = 8}
 
--- Returns how many items a collection's subscribers could get here, about.
-local function wanted()
+-- Returns how many items subscribers without credit here could get, about.
+function asking.wanted()
   if partition_owner.get() or call.partition_paused or call.dispatch_owed or call.partition_log_only or not ready_queue.waits() then
     return 0
   end
@@ -29,7 +29,7 @@ end
 -- that is lost therefore delays nobody for long.
 function asking.ask()
   local meta = call.partition_before
-  local count = meta.above and wanted() or 0
+  local count = meta.above and asking.wanted() or 0
   if count == 0 then
     if meta.told then redis.call('HDEL', key.meta, 'told') end
     meta.told = nil

@@ -3,9 +3,9 @@
 -- it counts in `locks_by_subscriber`, as a lock does in a queue. Queues ask (`asking`, in turn; `wants`), and get references: the queue that has
 -- waited longest, of the subscriber served longest ago. Only the queue's word ends a reference, or its long silence. So references are
 -- looked at (`looks`): a lost word delays nobody for long.
--- CALL: now = nil, turned = false
--- `turned`: this call is a turn.
-local semaphore = {LIMIT = 64, MOST = 1000, WITHDRAWN = 'withdrawn', LOOK_MS = 3000, SLOWEST_MS = 60000, SILENCE_MS = 60000, PASSED_MS = 10000}
+-- CALL: now = nil, turned = false, lent = 0
+-- `turned`: this call is a turn, which has lent so many references.
+local semaphore = {LIMIT = 64, MOST = 1000, LOOK_MS = 3000, SLOWEST_MS = 60000, SILENCE_MS = 60000, PASSED_MS = 10000}
 
 local function first_look()
   local first = redis.call('ZRANGE', key.looks, 0, 0, 'WITHSCORES')[2]
@@ -76,7 +76,7 @@ end
 
 -- Books what queues said of references, each with a word: `unused` (its subscriber has its turn again), `passed` (the same, and the queue
 -- does not admit it for now), `silent` (the queue does not answer), `early` (it may still lock an item), `unknown` (it has no such lock), for
--- how many ms it has it, or how the lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdraw` it is to end there. Returns the
+-- how many ms it has it, or how the lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdrawn` it is to end there. Returns the
 -- subids of those that bounced, each with whether nobody is there.
 function semaphore.book(words)
   local names, how, bounced = {}, {}, {}
@@ -90,8 +90,8 @@ function semaphore.book(words)
     local name = names[i]
     local one, word = semaphore.read(lines[i]), how[name]
     call.budget_spent = call.budget_spent + 0.4
-    if one and word == 'withdraw' then
-      withdraw(name, one, semaphore.WITHDRAWN)
+    if one and word == 'withdrawn' then
+      withdraw(name, one, word)
     elseif one and tonumber(word) then
       confirm(name, one, tonumber(word))
     elseif one and word ~= 'early' and not (word == 'silent' and one.ends + semaphore.SILENCE_MS > now()) then
@@ -206,18 +206,19 @@ local function choose(queue, one, passed)
   return only
 end
 
--- Lends the subscriber's next reference to the queue, for a receive until three seconds from now by the queue's own time.
-local function lend(subscriber, one, given)
+-- Lends the subscriber's next reference to the queue, for a receive until three seconds from now by the queue's own time; returns its name
+-- and that time.
+local function lend(subscriber, one)
   local token, deadline = partition.next_number(), one.stamp + now() - one.at + semaphore.LOOK_MS
-  local name = arg.taken .. '-' .. #given
+  local name = arg.taken .. '-' .. call.semaphore_lent
+  call.semaphore_lent = call.semaphore_lent + 1
   write(name, {subid = subscriber.subid, token = token, before = subscriber.turn, step = semaphore.LOOK_MS, hold = one.hold,
     ends = now() + semaphore.LOOK_MS + one.hold, deadline = deadline, reason = '-', queue = one.name})
   look_at(name, semaphore.LOOK_MS)
   write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(string.format('%d', token), name))
   subscriber.room, subscriber.turn, subscriber.served = subscriber.room - 1, token, true
   one.left, one.given = one.left - 1, one.given + 1
-  given[#given + 1] = {one.name, name, subscriber.subid, subscriber.jid, subscriptions.sending(subscriber), deadline,
-    call.partition_multi and subscriber.subid or ''}
+  return name, deadline
 end
 
 -- Stores the turns of those that were served, and the line of queues: those that were served go to its end, and with credit `left` those
@@ -242,7 +243,6 @@ end
 -- Lends what is asked for and free, one reference to each queue in turn; returns them, and whether there may be more to lend.
 function semaphore.lend()
   local given = {}
-  call.semaphore_turned = true
   if not semaphore.is_owed() then return given, 0 end
   local over = redis.call('ZRANGEBYSCORE', key.passed_over, '-inf', now(), 'LIMIT', 0, semaphore.LIMIT)
   if #over > 0 then redis.call('ZREM', key.passed_over, unpack(over)) end
@@ -256,7 +256,9 @@ function semaphore.lend()
       local at = #given < semaphore.LIMIT and #line > 0 and one.left > 0 and choose(line, one, passed)
       if at then
         local subscriber = table.remove(line, at)
-        lend(subscriber, one, given)
+        local name, deadline = lend(subscriber, one)
+        given[#given + 1] = {one.name, name, subscriber.subid, subscriber.jid, subscriptions.sending(subscriber), deadline,
+          call.partition_multi and subscriber.subid or ''}
         if subscriber.room > 0 then line[#line + 1] = subscriber end
         dealt = true
       end
@@ -266,8 +268,26 @@ function semaphore.lend()
   return given, #given == semaphore.LIMIT and 1 or 0
 end
 
+-- Lends a pull subscription references for a queue, up to `count` and until it has `limit`, or its own credit if that is empty. Returns the
+-- queue's time after which they must not be used, and their names.
+function semaphore.lend_to_puller(subid, queue, count, limit, stamp, hold)
+  local subscriber, names, deadline = subscriptions.get(subid), {}, 0
+  if not subscriber then return {0, ''} end
+  if limit ~= '' and tonumber(limit) ~= subscriber.limit then
+    subscriber.limit = tonumber(limit)
+    subscriptions.put(subscriber)
+  end
+  -- Another row may be of the same subscription.
+  write_buffer.flush()
+  subscriber.room, subscriber.turn = credit.room(subscriber), 0
+  local one = {name = queue, left = count, at = now(), stamp = stamp, hold = hold, given = 0}
+  while one.left > 0 and subscriber.room > 0 do names[#names + 1], deadline = lend(subscriber, one) end
+  return {deadline, table.concat(names, ' ')}
+end
+
 -- Returns references that are to be looked at: queue, name, deadline, and why the lock there is to end, if it is.
 function semaphore.looks()
+  call.semaphore_turned = true
   local names = redis.call('ZRANGEBYSCORE', key.looks, '-inf', now(), 'LIMIT', 0, 4 * semaphore.LIMIT)
   local lines, found = #names > 0 and redis.call('HMGET', key.lent, unpack(names)) or names, {}
   for i, name in ipairs(names) do
@@ -290,9 +310,9 @@ end
 
 -- Tells that a turn is to be taken: perhaps something can be lent, or is to be looked at.
 function semaphore.tell()
-  if call.semaphore_turned or not call.caller_sends then return end
+  if call.semaphore_turned then return end
   local first = first_look()
-  if first and first <= now() or semaphore.is_owed() then notices.tell({'turn'}) end
+  if first and first <= now() or call.caller_sends and semaphore.is_owed() then notices.tell({'turn'}) end
 end
 
 -- Returns when a turn is to be taken: `due` or sooner.

@@ -132,24 +132,36 @@ function dispatch.run(hint)
   return deliveries, 1
 end
 
--- Hands items to subscribers of collections that have references, one for each; adds the deliveries to those made before.
-function dispatch.by_reference(subscribers, deliveries)
-  local room, made, bytes = 0, 0, 0
-  for _, each in ipairs(subscribers) do room = room + each.limit end
+-- Takes up to `most` items by `take_some`, a few at a time, of about so many bytes of payload, and lets `give` lock them; returns how many there were.
+function dispatch.hand_out(most, most_bytes, take_some, give)
+  local made, bytes, limited = 0, 0, call.partition_before.limits
   call.key_limits_applied = call.partition_before.keyed
-  local limited = call.partition_before.limits
-  while made < room and bytes < dispatch.BYTES and not budget.over() do
-    local want, queue = math.min(room - made, dispatch.most(made, bytes)), {}
+  while made < most and bytes < most_bytes and not budget.over() do
+    local want = math.min(most - made, dispatch.most(made, bytes))
     if limited then want = math.min(want, hand_out_limits.room()) end
-    local items = want > 0 and ready_queue.take(want) or {}
-    if #items == 0 then return end
-    for _, each in ipairs(subscribers) do
-      if each.held < each.limit then queue[#queue + 1] = each end
-    end
+    local items = want > 0 and take_some(want) or {}
+    if #items == 0 then break end
     for i = 1, #items do bytes = bytes + #items[i].body end
-    assign(items, queue, deliveries)
+    give(items)
+    write_buffer.flush()
     if call.key_limits_applied then key_limits.go_on() end
     if limited then hand_out_limits.use(#items) end
     made = made + #items
+    -- More can come only where the next of a key goes on.
+    if #items < want and not call.key_limits_applied then break end
   end
+  return made
+end
+
+-- Hands items to subscribers of collections that have references, one for each; adds the deliveries to those made before.
+function dispatch.by_reference(subscribers, deliveries)
+  local room = 0
+  for _, each in ipairs(subscribers) do room = room + each.limit end
+  dispatch.hand_out(room, dispatch.BYTES, ready_queue.take, function(items)
+    local queue = {}
+    for _, each in ipairs(subscribers) do
+      if each.held < each.limit then queue[#queue + 1] = each end
+    end
+    assign(items, queue, deliveries)
+  end)
 end

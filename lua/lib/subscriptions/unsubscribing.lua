@@ -1,7 +1,7 @@
 -- Ends a subscription, and gives back all its locks.
 -- CALL: more = false
--- `more`: there is work to continue at once. `TOLD`: the reason for ending locks whose holder gets a notice.
-local unsubscribing = {CHUNK = 300, TOLD = 'withdrawn'}
+-- `more`: there is work to continue at once. `WITHDRAWN`: the reason for ending locks whose holder gets a notice.
+local unsubscribing = {CHUNK = 300, WITHDRAWN = 'withdrawn'}
 
 function unsubscribing.stop_working(subid)
   redis.call('ZREM', key.ready_subscribers, subid)
@@ -22,7 +22,7 @@ end
 
 -- Ends the lock of a subscription that ends.
 function unsubscribing.give_back(flight, kind, reason)
-  if reason == unsubscribing.TOLD then
+  if reason == unsubscribing.WITHDRAWN then
     notices.tell({'ended', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
   end
   lock_end.lose(flight, kind, {reason = reason})
