@@ -245,6 +245,13 @@ TABLE: Final = (
         "of a collection: subid and queue that does not admit it; score is until when, in ms of the collection's time",
         "the refusals of ten seconds",
     ),
+    Key(
+        "subids",
+        "hash",
+        "partition",
+        "each subid of a JID that has had several -> all of them, the first one first",
+        "32 x 100,000 subscribers",
+    ),
     Key("scopes", "hash", "partition", "of a collection: subid -> what the subscription is for", "100,000 subscribers"),
     Key(
         "subscription_expiry",

@@ -3,7 +3,8 @@
 -- them first. Returns for each row `locked`, `unused`, or `passed`, if the queue does not admit the subscriber (`admitted` is empty). A
 -- reference is used once, and in the three seconds before the queue's time `deadline`: an earlier time shows that its clock went back
 -- since it asked.
--- ARGV: now revision frontend sent number retry | reference subid jid sending collection whose deadline admitted
+-- `first` is the subid of the JID's first subscription.
+-- ARGV: now revision frontend sent number retry | reference subid first jid sending collection whose deadline admitted
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
@@ -19,7 +20,7 @@ for i, row in ipairs(rows) do
   else
     local of = row.subid .. ' ' .. row.sending .. ' ' .. row.whose .. ' ' .. row.collection
     local subscriber = known[of]
-    if row.whose ~= '' then call.partition_multi = call.partition_multi or partition.turn_on('multi') end
+    if row.whose ~= '' then subscription_ids.note(row.first, row.subid) end
     if not subscriber then
       local qos, batch = subscriptions.parse_sending(row.sending)
       subscriber = {subid = row.subid, jid = row.jid, qos = qos, batch = batch, limit = 0, held = 0, bounces = 0,

@@ -10,13 +10,9 @@ if refusal then return refusal end
 -- Returns the subid that a row means, or nil and the refusal.
 local function meant(row)
   if row.must == '1' then return subscription_ids.choose(row.subid, row.named) end
-  local those, free = subscription_ids.existing(row.subid)
-  if row.several == '' then return those[1] or row.subid end
-  if #those == 0 then return row.subid end
-  call.partition_multi = call.partition_multi or partition.turn_on('multi')
-  if #free == 0 then free = select(2, subscription_ids.existing(row.subid)) end
-  if #free == 0 then return nil, {'too-many-subscriptions'} end
-  return free[1]
+  if row.several == '' then return subscription_ids.existing(row.subid)[1] or row.subid end
+  local another = subscription_ids.another(row.subid)
+  return another, not another and {'too-many-subscriptions'} or nil
 end
 
 local function read_on(row, subscriber)

@@ -465,8 +465,9 @@ class Queue:
 
     def lend(self, jid: str, *names: str, sending: str = "unacknowledged", **more: Any) -> Answer:
         """Receive for a collection's subscriber, an item under each reference."""
-        about: dict[str, Any] = {"subid": collected(subid(jid)), "jid": jid, "sending": sending, "collection": TOP}
-        about["whose"] = ""
+        first = collected(subid(jid))
+        about: dict[str, Any] = {"subid": first, "first": first, "jid": jid, "sending": sending}
+        about |= {"collection": TOP, "whose": ""}
         about |= {"deadline": self.now + 3000, "admitted": "1"} | more
         return self.run("receive_by_reference", *({"reference": name, **about} for name in names))
 

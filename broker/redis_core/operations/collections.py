@@ -13,7 +13,7 @@ from broker.redis_core.commands.collections import (
     Turn,
     Turned,
 )
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, collected
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, collected, subid
 
 _NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
     ("words", "queue", "count", "level", "stamp", "hold", "holders", "puller", "limit"), ""
@@ -68,6 +68,7 @@ def _reference_rows(command: ReceiveByReference, record: NodeRecord) -> list[Val
         {
             "reference": each.name,
             "subid": collected(each.subid),
+            "first": collected(subid(each.jid)),
             "jid": each.jid,
             "sending": each.sending,
             "collection": command.collection,

@@ -307,10 +307,10 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
 def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> Result:
     count, reached, rows, *theirs = reply.rows
     # Subids are only told where some JID has more than one.
-    names = {name.decode() for each in theirs for name in each}
-    if command.subid == "" and len(names) > 1:
+    names = {name.decode() for each in theirs for name in each} or set(subids(command.sender).split())
+    if command.subid == "" and theirs and len(names) > 1:
         return refuse(b"subid-required", WHICH[b"subid-required"])
-    if command.subid and names and command.subid not in names:
+    if command.subid and command.subid not in names:
         return refuse(b"subid-invalid", WHICH[b"subid-invalid"])
     items = tuple(
         Listed(

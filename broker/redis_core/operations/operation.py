@@ -304,30 +304,6 @@ def subids(jid: str) -> str:
 
 
 _NAMES = 2**52
-MOST_OF_ONE = 32
-"""Subscriptions to one node that a JID may have."""
-
-
-@lru_cache(maxsize=1_000)
-def family(jid: str) -> tuple[str, ...]:
-    """Return the subids that a JID may have where it may have several, the first one first.
-
-    lua/lib/subscriptions/subscription_ids.lua has the same rule.
-    """
-    first = int(subid(jid))
-    bits = first % MOST_OF_ONE
-    return tuple(str(first - bits + (bits + number) % MOST_OF_ONE) for number in range(MOST_OF_ONE))
-
-
-def reach(whose: str) -> tuple[int, int]:
-    """Return the lowest and the highest subid that a JID may have."""
-    first = subid_family(whose) * MOST_OF_ONE
-    return first, first + MOST_OF_ONE - 1
-
-
-def subid_family(whose: str) -> int:
-    """Return the number that all subids of one JID have in common."""
-    return int(whose) // MOST_OF_ONE
 
 
 def write_collection(life: Partition) -> str:

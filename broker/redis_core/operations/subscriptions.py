@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.model.commands import NO_TOKEN, Browse, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
+from broker.model.commands import NO_TOKEN, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.items import Lock
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
@@ -12,10 +12,8 @@ from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import OWN_CREDIT, Leave, Left, PassOn, ReceivedFrom, ReceiveFrom
 from broker.redis_core.operations.items import WHICH
 from broker.redis_core.operations.operation import (
-    MOST_OF_ONE,
     Call,
     Values,
-    family,
     refuse,
     subid,
     subids,
@@ -35,6 +33,9 @@ UNSELECTED = "a selector applies to shared work: log readers and partition owner
 LEASE_OVER = "pubsub#expire lies in the past"
 
 _AS_IT_IS = "="
+
+MOST_OF_ONE = 32
+"""Subscriptions to one node that a JID may have, as in lua/lib/subscriptions/subscription_ids.lua."""
 
 MOST_SELECTORS = 100
 """The same limit as in lua/lib/selection/selectors.lua."""
@@ -211,14 +212,6 @@ def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -
     received = Received(items, until_ms, bool(more), {partition: held}, credit, bool(owned))
     lock_ms = lasts * 1000 if command.lock_ms is None else command.lock_ms
     return ReceivedFrom(received, selector.decode(), waits, stamp_ms, lock_ms, tuple(unused.decode().split()))
-
-
-def subid_refusal(command: SetSubscriptionOptions | Options | Unsubscribe | Browse) -> Refused | None:
-    """Refuse a subid that no subscription of the JID can have (P12); scripts know which ones it has."""
-    jids = (command.sender, bare_jid(command.sender)) if isinstance(command, Browse) else (command.jid,)
-    if command.subid and not any(command.subid in family(jid) for jid in jids):
-        return refuse(b"subid-invalid", WHICH[b"subid-invalid"])
-    return None
 
 
 def max_subscribers(_command: object, _record: NodeRecord) -> Values:

@@ -10,7 +10,6 @@ from broker.model import offsets
 from broker.model.commands import (
     Bind,
     Bounce,
-    Browse,
     Commit,
     Complete,
     Confirm,
@@ -34,7 +33,6 @@ from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.schedules import Overlap
 from broker.redis_core.commands.internal import AcquirePartition, ReceiveFrom, SubscribeLog
-from broker.redis_core.operations.subscriptions import subid_refusal
 from broker.selectors.text import UnreadableSelector, read
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
@@ -119,14 +117,14 @@ def completing(command: Complete, _record: NodeRecord, _affiliation: Affiliation
 
 def own(command: Options | Unsubscribe, _record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Allow a sender to act for its own JID only."""
-    return _check_own(command) or subid_refusal(command)
+    return _check_own(command)
 
 
 def setting_options(command: SetSubscriptionOptions, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Authorize a change of a subscription."""
     if command.selector and record.config.collects and not is_pull_subscription(command.jid):
         return _NEVER_SELECTS
-    return _check_own(command) or _check_selector(command) or subid_refusal(command)
+    return _check_own(command) or _check_selector(command)
 
 
 def subscribing(command: Subscribe, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
@@ -152,11 +150,6 @@ def receiving(command: ReceiveFrom, record: NodeRecord, affiliation: Affiliation
 def reading(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Allow those that may read the node."""
     return _check_reading(record, affiliation)
-
-
-def browsing(command: Browse, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
-    """Authorize a browse of items."""
-    return _check_reading(record, affiliation) or subid_refusal(command)
 
 
 def joining(_command: ReceiveFrom, record: NodeRecord, affiliation: Affiliation) -> Refused | None:

@@ -272,7 +272,7 @@ ROWS: Final[Mapping[type, Row]] = {
     items.Browse: Row(
         script=item_scripts.browse,
         handler=lambda do: do.browse,
-        judge=may.browsing,
+        judge=may.reading,
         leaf_only=may.NO_BROWSE,
         place=Place.ALL,
         merge=merge.browsed,

@@ -9,11 +9,12 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Options, SetSubscriptionOptions, Subscribe, Unsubscribe
+from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused, Subscribed
 from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, SubscribeLog
-from broker.redis_core.operations.operation import subid, subid_family
+from broker.redis_core.operations.operation import subid
 from broker.redis_core.ports import AskPartition
 from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.subscriptions import log_readers
@@ -26,11 +27,11 @@ class PartitionedSubscriptions:
         """Send commands by `ask`."""
         self._ask = ask
         # Two changes of one subscription would disturb each other; an unsubscribe between them would leave one behind.
-        self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._queues: WeakValueDictionary[Jid, asyncio.Lock] = WeakValueDictionary()
 
     async def set_options(self, command: SetSubscriptionOptions, partitions: int) -> Outcome:
         """Change a subscription: the first partition decides, and a log reader has the full credit of each that it reads."""
-        async with self._queue(subid(command.jid)):
+        async with self._queue(command.jid):
             begun: Outcome = await self._ask(FIRST_PARTITION, command)
             if not (isinstance(begun, Subscribed) and begun.reads):
                 return begun
@@ -44,7 +45,7 @@ class PartitionedSubscriptions:
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         others = [number for number in range(partitions) if number not in chosen]
-        async with self._queue(subid(command.jid)):
+        async with self._queue(command.jid):
             # The last partition comes first and alone: if it refuses, nothing has changed (E7).
             *others_read, last = chosen
             begun = [await self._ask(last, log_readers.subscribe_command(command, last, reading=True))]
@@ -64,7 +65,7 @@ class PartitionedSubscriptions:
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
         """End a subscription in every partition; returns the outcomes in order."""
         others = range(FIRST_PARTITION + 1, partitions)
-        async with self._queue(subid(command.jid)):
+        async with self._queue(command.jid):
             if isinstance(command, Leave) and command.lapsed:
                 # In the first partition last: until then it remembers the expiry.
                 outcomes = await self._ask_all(others, replace(command, lapsed=False))
@@ -92,8 +93,8 @@ class PartitionedSubscriptions:
             about = command.node, command.jid, command.jid, known.credit, Qos.UNACKNOWLEDGED, ""
             await self._ask_each(others, [SubscribeLog(*about, number) for number in others])
 
-    def _queue(self, whose: str) -> asyncio.Lock:
-        return self._queues.setdefault(subid_family(whose), asyncio.Lock())
+    def _queue(self, jid: Jid) -> asyncio.Lock:
+        return self._queues.setdefault(jid, asyncio.Lock())
 
     async def _ask_all(self, numbers: Sequence[int], command: AnyCommand) -> list[Outcome]:
         return await self._ask_each(numbers, [command] * len(numbers))

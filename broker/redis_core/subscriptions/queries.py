@@ -17,7 +17,7 @@ from broker.model.results import AffiliationList, Refused, Result, SubscriptionL
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.commands.repeated import subscribers
-from broker.redis_core.operations.operation import family, reach, subid
+from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.pending_requests import PendingList
@@ -30,6 +30,8 @@ SHOWN: Final = 1_000
 """Subscribers of a node that an owner sees at once."""
 
 _AT_ONCE: Final = 1_000
+
+_Place = tuple[SubscriptionRef, Partition]
 
 
 class SubscriptionQueries:
@@ -129,11 +131,11 @@ class SubscriptionQueries:
         partitions: dict[str, list[Partition]] = {ref.node: [] for ref in rest}
         for partition in await self._store.partitions(list(partitions)):
             partitions[partition.node].append(partition)
-        held = [(ref, each) for ref in rest for each in partitions[ref.node]]
-        asked = [
-            ("ZCOUNT", keys.of_partition("locks_by_subscriber", each), *reach(subid(ref.jid))) for ref, each in held
-        ]
-        holding = {ref for (ref, _), count in zip(held, await self._commands(asked), strict=True) if count}
+        there = [(ref, each) for ref in rest for each in partitions[ref.node]]
+        names = await self._had(there)
+        held = [(*of, name) for of, theirs in names.items() for name in theirs]
+        asked = [("ZCOUNT", keys.of_partition("locks_by_subscriber", each), name, name) for _ref, each, name in held]
+        holding = {ref for (ref, *_), count in zip(held, await self._commands(asked), strict=True) if count}
         return {entry for ref, entry in refs.items() if ref in existing or ref in holding}
 
     async def _commands(self, lines: Sequence[Line]) -> list[Any]:
@@ -167,14 +169,17 @@ class SubscriptionQueries:
     async def _read_subids(
         self, refs: Sequence[SubscriptionRef], first: Callable[[SubscriptionRef], Partition]
     ) -> dict[SubscriptionRef, Sequence[str]]:
-        """Return the subids that a node's first partition knows; `multi` is set where a JID ever had more than one."""
-        asked = [("HGET", keys.of_partition("meta", first(ref)), "multi") for ref in refs]
-        several = {ref for ref, multi in zip(refs, await self._commands(asked), strict=True) if multi}
+        """Return the subids that a node's first partition knows."""
+        names = await self._had([(ref, first(ref)) for ref in refs])
         return await self._having(
-            refs,
-            lambda ref: keys.of_partition("subscribers", first(ref)),
-            lambda ref: family(ref.jid) if ref in several else _first(ref),
+            refs, lambda ref: keys.of_partition("subscribers", first(ref)), lambda ref: names[ref, first(ref)]
         )
+
+    async def _had(self, places: Sequence[_Place]) -> dict[_Place, Sequence[str]]:
+        """Return the subids that each JID has had in each partition: only where it had several they are stored."""
+        asked = [("HGET", keys.of_partition("subids", each), subid(ref.jid)) for ref, each in places]
+        lines = await self._commands(asked)
+        return {of: line.decode().split() if line else _first(of[0]) for of, line in zip(places, lines, strict=True)}
 
     async def _having(
         self,

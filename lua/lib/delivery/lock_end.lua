@@ -116,5 +116,8 @@ end
 -- Updates the turns of all touched subscribers.
 function lock_end.update_turns()
   write_buffer.flush()
-  for subid in pairs(call.lock_end_touched) do call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid]) end
+  for subid in pairs(call.lock_end_touched) do
+    call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid])
+    if call.partition_multi and not call.credit_known[subid] then subscription_ids.tidy(subid) end
+  end
 end

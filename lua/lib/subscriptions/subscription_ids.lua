@@ -1,15 +1,39 @@
--- Which subscriptions a JID may have in a partition, and which it has. `subids` are those of a sender's full JID and bare JID for direct
--- subscriptions.
+-- Which subscriptions a JID has in a partition. The first of its subids is made from the JID; where it has had several, `subids` has them:
+-- each -> all, the first one first. A queue has others for subscribers of collections. The text `subids` names those of a sender's full JID
+-- and bare JID.
 local subscription_ids = {MOST = 32, COLLECTED = 2 ^ 51}
 
--- Returns all subids that one JID may have, given one of them. They differ in the last five bits, and the first is made from the JID.
--- Unless the partition has had a second subscription of a JID, that is the only one.
+-- Returns all subids that one JID has had, given one of them.
 function subscription_ids.family(subid)
-  if not call.partition_multi then return {subid} end
-  local name, found = tonumber(subid), {}
-  local bits = name % subscription_ids.MOST
-  for i = 0, subscription_ids.MOST - 1 do found[i + 1] = string.format('%.0f', name - bits + (bits + i) % subscription_ids.MOST) end
+  local line, found = call.partition_multi and redis.call('HGET', key.subids, subid), {}
+  for each in string.gmatch(line or subid, '%d+') do found[#found + 1] = each end
   return found
+end
+
+-- Adds a subid to those of a JID, given one of these.
+function subscription_ids.add(subid, another)
+  local all, fields = subscription_ids.family(subid), {}
+  all[#all + 1] = another
+  local line = table.concat(all, ' ')
+  for _, each in ipairs(all) do fields[#fields + 1], fields[#fields + 2] = each, line end
+  redis.call('HSET', key.subids, unpack(fields))
+end
+
+-- Forgets the subids of a JID, given one of them, if it has no subscription and no lock left.
+function subscription_ids.tidy(subid)
+  local all = subscription_ids.family(subid)
+  if #all == 1 or #subscription_ids.existing(subid) > 0 then return end
+  for _, each in ipairs(all) do
+    if credit.lock_count(each) > 0 then return end
+  end
+  redis.call('HDEL', key.subids, unpack(all))
+end
+
+-- Notes that a collection's subscriber has a subid other than its JID's first one.
+function subscription_ids.note(first, subid)
+  if first == subid then return end
+  call.partition_multi = call.partition_multi or partition.turn_on('multi')
+  if redis.call('HEXISTS', key.subids, subid) == 0 then subscription_ids.add(first, subid) end
 end
 
 -- Returns the subid under which a queue has the locks of a collection's subscriber, or turns it back.
@@ -17,41 +41,50 @@ local function collected(subid)
   return string.format('%.0f', (tonumber(subid) + subscription_ids.COLLECTED) % (2 * subscription_ids.COLLECTED))
 end
 
--- Returns the part that all subids of one JID share.
-local function shared_part(subid)
-  return call.partition_multi and math.floor(tonumber(subid) / subscription_ids.MOST) or tonumber(subid)
-end
-
--- Whether a subscription has one of a sender's subids, in the queue or through a collection.
-function subscription_ids.covers(subids, subid)
-  local wanted = {}
-  for each in string.gmatch(subids, '%d+') do wanted[shared_part(each)] = true end
-  return wanted[shared_part(subid)] or call.partition_before.referenced and wanted[shared_part(collected(subid))] or false
-end
-
--- Returns all subids that these JIDs may have, in the queue and through collections.
+-- Returns all subids of these JIDs, in the queue and through collections.
 function subscription_ids.all(subids)
   local found = {}
   for subid in string.gmatch(subids, '%d+') do
     if found[1] ~= subid then
       for _, each in ipairs(subscription_ids.family(subid)) do found[#found + 1] = each end
+      if call.partition_before.referenced then
+        for _, each in ipairs(subscription_ids.family(collected(subid))) do found[#found + 1] = each end
+      end
     end
   end
   -- The caller looks for each of them.
   call.budget_spent = call.budget_spent + #found / 8
-  for i = 1, call.partition_before.referenced and #found or 0 do found[#found + 1] = collected(found[i]) end
   return found
 end
 
--- Splits the subids that a JID may have into those in use and those that are free.
-function subscription_ids.existing(subid)
-  local family, those, free = subscription_ids.family(subid), {}, {}
-  local lines = redis.call('HMGET', key.subscribers, unpack(family))
-  for i, each in ipairs(family) do
-    local among = lines[i] and those or free
-    among[#among + 1] = each
+-- Whether a subscription has one of a sender's subids, in the queue or through a collection.
+function subscription_ids.covers(subids, subid)
+  for _, each in ipairs(subscription_ids.all(subids)) do
+    if each == subid then return true end
   end
-  return those, free
+  return false
+end
+
+-- Returns the subids in use of a JID.
+function subscription_ids.existing(subid)
+  local all, found = subscription_ids.family(subid), {}
+  local lines = redis.call('HMGET', key.subscribers, unpack(all))
+  for i, each in ipairs(all) do found[#found + 1] = lines[i] and each or nil end
+  return found
+end
+
+-- Returns a subid for one more subscription of a JID, one that it has had if it can be; nil if it has as many as it may.
+function subscription_ids.another(subid)
+  local all = subscription_ids.family(subid)
+  local lines = redis.call('HMGET', key.subscribers, unpack(all))
+  for i, each in ipairs(all) do
+    if not lines[i] then return each end
+  end
+  if #all == subscription_ids.MOST then return nil end
+  call.partition_multi = call.partition_multi or partition.turn_on('multi')
+  local drawn = string.format('%d', partition.next_number())
+  subscription_ids.add(subid, drawn)
+  return drawn
 end
 
 -- Returns the subid `named`, or else the only one; nil and the refusal if `named` is none of them, or there are several (P12).

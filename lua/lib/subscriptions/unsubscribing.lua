@@ -17,6 +17,7 @@ function unsubscribing.remove(subid, kept, reason)
   unsubscribing.stop_working(subid)
   reader_window.forget(subid)
   redis.call('ZREM', key.subscription_expiry, subid)
+  lock_end.touch(subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 
