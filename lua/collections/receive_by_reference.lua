@@ -20,10 +20,9 @@ for i, row in ipairs(rows) do
   else
     local of = row.subid .. ' ' .. row.sending .. ' ' .. row.whose .. ' ' .. row.collection
     local subscriber = known[of]
-    if row.whose ~= '' then subscription_ids.note(row.first, row.subid) end
     if not subscriber then
       local qos, batch = subscriptions.parse_sending(row.sending)
-      subscriber = {subid = row.subid, jid = row.jid, qos = qos, batch = batch, limit = 0, held = 0, bounces = 0,
+      subscriber = {subid = subscription_ids.collected(row.subid), first = subscription_ids.collected(row.first), jid = row.jid, qos = qos, batch = batch, limit = 0, held = 0, bounces = 0,
         collection = row.collection, whose = row.whose, references = {}}
       if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end
       known[of], asked[#asked + 1] = subscriber, subscriber

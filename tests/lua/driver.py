@@ -17,7 +17,7 @@ from redis.crc import key_slot
 from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
-from broker.redis_core.operations.operation import collected, delivery_rows, subid, subids
+from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.operations.subscriptions import encode_selector
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
@@ -465,7 +465,7 @@ class Queue:
 
     def lend(self, jid: str, *names: str, sending: str = "unacknowledged", **more: Any) -> Answer:
         """Receive for a collection's subscriber, an item under each reference."""
-        first = collected(subid(jid))
+        first = subid(jid)
         about: dict[str, Any] = {"subid": first, "first": first, "jid": jid, "sending": sending}
         about |= {"collection": TOP, "whose": ""}
         about |= {"deadline": self.now + 3000, "admitted": "1"} | more

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.redis_core.operations.operation import collected, subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import TOP, Answer, Queue
 from tests.lua.worded import W1, W2
 
@@ -146,7 +146,7 @@ def test_last_holders(leaf: Queue) -> None:
     answer = leaf.unlock(W1, "a")
     leaf.now += 60_000
     asks = next(notice for notice in leaf.expire().notices if notice[0] == "asks")
-    assert freed(answer) and asks[4].split()[0] == collected(subid(W1))
+    assert freed(answer) and asks[4].split()[0] == subid(W1)
 
 
 def test_last_holders_in_turns(leaf: Queue) -> None:
@@ -157,7 +157,7 @@ def test_last_holders_in_turns(leaf: Queue) -> None:
     leaf.unlock(W1, "a", delay_ms=0)
     leaf.now += 60_000
     asks = next(notice for notice in leaf.expire().notices if notice[0] == "asks")
-    assert asks[4] == collected(subid(W1))
+    assert asks[4] == subid(W1)
 
 
 def test_selecting(leaf: Queue) -> None:

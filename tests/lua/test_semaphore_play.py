@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.model.names import Partition
-from broker.redis_core.operations.operation import collected, subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue, Runner, unchecked
 
 LEASE = "l@x/lease-0"
@@ -70,9 +70,8 @@ class Play:
             self.mail.append(("turn", -1, partial(self.turn, words)))
 
     def ask(self, at: int, wanted: int, stamp: int, hold: int, holders: str) -> None:
-        """Ask for subscribers of a queue, which knows holders by names of its own."""
-        names = " ".join(each if each == "-" else collected(each) for each in holders.split())
-        self.turn(queue=str(at), asks=wanted, stamp=stamp, hold=hold, holders=names)
+        """Ask for subscribers of a queue."""
+        self.turn(queue=str(at), asks=wanted, stamp=stamp, hold=hold, holders=holders)
 
     def turn(self, words: str = "", **more: str | int) -> None:
         """Take a turn, and carry what it lends and asks."""

@@ -12,8 +12,8 @@ from broker.model.names import Jid, Partition
 class Asks:
     """A queue has about `wanted` items for which its own subscribers have no credit.
 
-    By its own clock it is `stamp_ms`; its locks last `lock_ms`. `holders` are the last ones of its first items: subids of the
-    queue, and `-` for none.
+    By its own clock it is `stamp_ms`; its locks last `lock_ms`. `holders` are the last ones of its first items, by the
+    subids that a collection knows, and `-` for none.
     """
 
     wanted: int

@@ -13,7 +13,7 @@ from broker.redis_core.commands.collections import (
     Turn,
     Turned,
 )
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, collected, subid
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, subid
 
 _NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
     ("words", "queue", "count", "level", "stamp", "hold", "holders", "puller", "limit"), ""
@@ -25,15 +25,13 @@ def _turn_rows(command: Turn, _record: NodeRecord) -> list[Values]:
     for queue, level, asks in command.asking:
         asked: Values = {"queue": str(queue), "count": "0"}
         if asks is not None:
-            # The queue knows its holders by subids of its own.
-            holders = " ".join(each if each == "-" else collected(each) for each in asks.holders.split())
             asked = {
                 "queue": str(queue),
                 "count": asks.wanted,
                 "level": level,
                 "stamp": asks.stamp_ms,
                 "hold": asks.lock_ms,
-                "holders": holders,
+                "holders": asks.holders,
             }
         rows.append({**_NOTHING, **asked})
     for each in command.pulls:
@@ -67,8 +65,8 @@ def _reference_rows(command: ReceiveByReference, record: NodeRecord) -> list[Val
     return [
         {
             "reference": each.name,
-            "subid": collected(each.subid),
-            "first": collected(subid(each.jid)),
+            "subid": each.subid,
+            "first": subid(each.jid),
             "jid": each.jid,
             "sending": each.sending,
             "collection": command.collection,

@@ -303,9 +303,6 @@ def subids(jid: str) -> str:
     return f"{subid(jid)} {subid(bare_jid(jid))}"
 
 
-_NAMES = 2**52
-
-
 def write_collection(life: Partition) -> str:
     """Return the name of a collection's incarnation in scripts, by its own partition."""
     return keys.escape(f"{life.node}@{life.incarnation}")
@@ -319,14 +316,6 @@ def read_collection(text: str) -> str:
 def subscription(through: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
     """Read a script's words on a subscription: its collection, and its subid where the JID may have several."""
     return read_collection(through.decode()) if through else "", whose.decode()
-
-
-def collected(whose: str) -> str:
-    """Return the subid under which a queue has the locks of a collection's subscriber, or turn it back.
-
-    lua/lib/subscriptions/subscription_ids.lua has the same rule.
-    """
-    return str((int(whose) + _NAMES // 2) % _NAMES)
 
 
 def token_text(token: int | None) -> str:

@@ -31,8 +31,6 @@ SHOWN: Final = 1_000
 
 _AT_ONCE: Final = 1_000
 
-_Place = tuple[SubscriptionRef, Partition]
-
 
 class SubscriptionQueries:
     """Answers list commands."""
@@ -131,11 +129,13 @@ class SubscriptionQueries:
         partitions: dict[str, list[Partition]] = {ref.node: [] for ref in rest}
         for partition in await self._store.partitions(list(partitions)):
             partitions[partition.node].append(partition)
-        there = [(ref, each) for ref in rest for each in partitions[ref.node]]
-        names = await self._had(there)
-        held = [(*of, name) for of, theirs in names.items() for name in theirs]
-        asked = [("ZCOUNT", keys.of_partition("locks_by_subscriber", each), name, name) for _ref, each, name in held]
-        holding = {ref for (ref, *_), count in zip(held, await self._commands(asked), strict=True) if count}
+        there = [(ref, each, subid(ref.jid)) for ref in rest for each in partitions[ref.node]]
+        asked: list[Line] = [
+            ("ZCOUNT", keys.of_partition("locks_by_subscriber", each), name, name) for _ref, each, name in there
+        ]
+        # Without a subscription, the subids of a JID are stored only while it holds locks.
+        asked += [("HEXISTS", keys.of_partition("subids", each), name) for _ref, each, name in there]
+        holding = {ref for (ref, *_), count in zip(there * 2, await self._commands(asked), strict=True) if count}
         return {entry for ref, entry in refs.items() if ref in existing or ref in holding}
 
     async def _commands(self, lines: Sequence[Line]) -> list[Any]:
@@ -169,17 +169,14 @@ class SubscriptionQueries:
     async def _read_subids(
         self, refs: Sequence[SubscriptionRef], first: Callable[[SubscriptionRef], Partition]
     ) -> dict[SubscriptionRef, Sequence[str]]:
-        """Return the subids that a node's first partition knows."""
-        names = await self._had([(ref, first(ref)) for ref in refs])
+        """Return the subids that a node's first partition knows; only where a JID had several they are stored."""
+        asked = [("HGET", keys.of_partition("subids", first(ref)), subid(ref.jid)) for ref in refs]
+        lines = dict(zip(refs, await self._commands(asked), strict=True))
         return await self._having(
-            refs, lambda ref: keys.of_partition("subscribers", first(ref)), lambda ref: names[ref, first(ref)]
+            refs,
+            lambda ref: keys.of_partition("subscribers", first(ref)),
+            lambda ref: lines[ref].decode().split() if lines[ref] else _first(ref),
         )
-
-    async def _had(self, places: Sequence[_Place]) -> dict[_Place, Sequence[str]]:
-        """Return the subids that each JID has had in each partition: only where it had several they are stored."""
-        asked = [("HGET", keys.of_partition("subids", each), subid(ref.jid)) for ref, each in places]
-        lines = await self._commands(asked)
-        return {of: line.decode().split() if line else _first(of[0]) for of, line in zip(places, lines, strict=True)}
 
     async def _having(
         self,

@@ -15,13 +15,16 @@ function asking.wanted()
   return math.min(asking.MOST, math.max(1, stored), room)
 end
 
--- Returns the last holders of the next items that came back, which are offered to others first.
+-- Returns the last holders of the next items that came back, which are offered to others first, by the subids that a collection knows.
 local function last_holders()
   local places = call.partition_before.fair and fair_order.first(asking.LOOKED_AT)
     or redis.call('ZRANGE', key.ready, 0, asking.LOOKED_AT - 1)
   if #places == 0 then return '' end
   local names = redis.call('HMGET', key.history, unpack(places))
-  for i, line in ipairs(names) do names[i] = line and string.match(line, '^%S+ (%d+)') or '-' end
+  for i, line in ipairs(names) do
+    local holder = line and string.match(line, '^%S+ (%d+)')
+    names[i] = holder and subscription_ids.collected(holder) or '-'
+  end
   return table.concat(names, ' ')
 end
 

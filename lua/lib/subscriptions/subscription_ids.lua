@@ -37,7 +37,7 @@ function subscription_ids.note(first, subid)
 end
 
 -- Returns the subid under which a queue has the locks of a collection's subscriber, or turns it back.
-local function collected(subid)
+function subscription_ids.collected(subid)
   return string.format('%.0f', (tonumber(subid) + subscription_ids.COLLECTED) % (2 * subscription_ids.COLLECTED))
 end
 
@@ -48,7 +48,7 @@ function subscription_ids.all(subids)
     if found[1] ~= subid then
       for _, each in ipairs(subscription_ids.family(subid)) do found[#found + 1] = each end
       if call.partition_before.referenced then
-        for _, each in ipairs(subscription_ids.family(collected(subid))) do found[#found + 1] = each end
+        for _, each in ipairs(subscription_ids.family(subscription_ids.collected(subid))) do found[#found + 1] = each end
       end
     end
   end
@@ -90,7 +90,7 @@ end
 -- Returns the subid `named`, or else the only one; nil and the refusal if `named` is none of them, or there are several (P12).
 function subscription_ids.choose(subid, named)
   local those = subscription_ids.existing(subid)
-  if #those == 0 then return nil, {'not-subscribed'} end
+  if #those == 0 and (named == '' or named == subid) then return nil, {'not-subscribed'} end
   if named == '' and #those > 1 then return nil, {'subid-required'} end
   for _, each in ipairs(those) do
     if named == '' or each == named then return each end
