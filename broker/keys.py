@@ -557,7 +557,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}

@@ -166,6 +166,8 @@ async def busy(core: RedisCore, door: Door) -> None:
     )
     ends = int(time.time() * 1000) + 3_600_000
     await done(core, Declare("leased", ALICE, {}), Subscribe("leased", WORKER, WORKER, 5, until_ms=ends))
+    twice = [Subscribe("several", WORKER, WORKER, 1)] * 2
+    await done(core, Declare("several", ALICE, {"stanzaq#multi_subscribe": ("1",)}), *twice)
     await done(core, Declare("chosen", ALICE, {}), item("chosen", None))
     await done(core, Subscribe("chosen", WORKER, WORKER, 5, selector="color = 'red'"))
     await done(core, Subscribe("chosen", BOB, BOB, 1, selector="p.message-id IN ('one', 'two')"))
