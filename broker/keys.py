@@ -461,10 +461,12 @@ TABLE: Final = (
     Key(
         "quota_use",
         "hash",
-        "jid",
-        "of a domain: owner with a quota, or the domain -> where its rate is, what was measured and let through, when",
-        "owners with a quota that were published to within a day",
+        "service",
+        "bare JID or domain -> items and bytes when they were measured last, and when all publishes would be at an even pace",
+        "owners published to lately, or with a quota that is used up",
     ),
+    Key("quota_published", "hash", "service", "owner -> publishes since the last measurement", "owners"),
+    Key("quota_measuring", "hash", "service", "there while a frontend measures, and for a while after", "1"),
     Key("quotas", "hash", "service", "bare JID, domain or `default` -> its quota, as JSON", "1,000 quotas"),
     Key(
         "frontends",

@@ -58,13 +58,13 @@ class Answer:
 
 
 class Request(Answer):
-    """A command and the answer to it."""
+    """A command, as it was given and as it was judged last, and the answer to it."""
 
-    __slots__ = ("command",)
+    __slots__ = ("command", "judged")
 
     def __init__(self, command: Any, reply: Reply) -> None:  # noqa: ANN401  (commands of every kind)
         """Keep a command and the callback that takes its answer."""
-        self.command = command
+        self.command = self.judged = command
         self._reply = reply
 
     def pass_on(self, submit: Callable[[Any, Reply], None]) -> None:

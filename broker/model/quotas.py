@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from broker.model.fields import Rate, Whole, rate_rule
+from broker.model.fields import Rate, Whole
 from broker.model.frozen import frozen
 from broker.model.names import Jid, domain
 from broker.model.options import MAX_RATE
@@ -70,12 +70,6 @@ class Quota:
     def meters(self) -> bool:
         """Whether it limits publishes."""
         return self.measures or bool(self.publish_rate)
-
-    @property
-    def rule(self) -> str:
-        """The limits of publishes as scripts read them; empty for none."""
-        sizes = " ".join("-" if most is None else str(most) for most in (self.items, self.bytes))
-        return f"{sizes} {rate_rule(self.publish_rate)}" if self.meters else ""
 
 
 @frozen

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Command, Retract, RetractBatch
+from broker.model.commands import Command, Publish, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.names import Jid, Partition
@@ -39,6 +39,7 @@ from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
 from broker.redis_core.operations.maintenance import JournalRecord, journal_command, journal_records
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.records.quota_use import QuotaUse
 from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.records import Records
 from broker.redis_core.records.store import NodeStore
@@ -47,8 +48,8 @@ from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
 from broker.redis_core.redis_client.wakeup import Wakeup, Wakeups
+from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import ROWS, UNKNOWN
-from broker.redis_core.routing.quota_meter import QuotaMeter
 from broker.redis_core.routing.router import NodeRouter, RoutingContext
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
@@ -100,11 +101,10 @@ class RedisCore:
         self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, frozenset(settings.admins))
         tree, self._quotas, self._tasks = Tree(self._server, self._store), Quotas(self._server, self._store), Tasks()
-        meter = QuotaMeter(self._server, self._quotas, self._tasks, self.count)
         own_door = door or ("xmpp" if outlet else "")
         self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self, own_door)
         subscribed = self._handlers.lists.is_subscribed
-        self._routing = RoutingContext(self._tasks, tree, self.router, meter, subscribed)
+        self._routing = RoutingContext(self._tasks, tree, self.router, subscribed)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories, self.nodes = self._handlers.histories, self._handlers.nodes
@@ -112,6 +112,7 @@ class RedisCore:
         self._outcomes = OutcomeSender(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
+        self._quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
         self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
@@ -154,17 +155,10 @@ class RedisCore:
             once(FAILED)
         return None
 
-    def _end(self, command: Command, began: float, reply: Reply, result: Result, *, final: bool = False) -> None:
-        """Count a command that is done, and pass on its result; without helpers, since every command comes here.
-
-        A refused command that may repeat what is stored is done when its partition does not know it; a handler asks by itself.
-        """
+    def _end(self, command: Command, began: float, reply: Reply, result: Result) -> None:
+        """Count a command that is done, and pass on its result; without helpers, since every command comes here."""
         kind = type(command)
         row = ROWS.get(kind, UNKNOWN)
-        if type(result) is Refused and row.question and not (final or (row.handled and row.handled(command))):
-            end = Answer(partial(self._end, command, began, reply, final=True))
-            self.router(getattr(command, "node", "")).answer_refused(command, result, end)
-            return
         # What `submit` has added.
         self._waiting_bytes -= COMMAND_BYTES + len(getattr(command, "envelope", b""))
         tally, now = self.metrics.tally, time.monotonic()
@@ -211,7 +205,7 @@ class RedisCore:
         # Polling is the only way to find out whether Redis answers.
         while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
-        await self._quotas.refresh()
+        await self._quota_use.refresh()
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))
             # Another process does that when its first heartbeat finds no frontend.
@@ -394,6 +388,10 @@ class RedisCore:
         else:
             self._wakeups.send(process, partition, subid)
 
+    def refuse_publish(self, command: Publish, record: NodeRecord) -> Refused | None:
+        """Return why a publish is refused unless it repeats what is stored: by its node, or by a quota."""
+        return accepting(command, record) or self._quota_use.judge(record.creator, len(command.envelope))
+
     def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""
         self._outcomes.send(partition, due)
@@ -425,7 +423,7 @@ class RedisCore:
                 await self._door.beat()
         await self._sweeper.act(found)
         if self._quotas.due:
-            self.background(self._quotas.refresh)
+            self.background(self._quota_use.refresh)
         if self._handlers.subscriptions.has_ended:
             self.background(self._handlers.subscriptions.tidy)
 

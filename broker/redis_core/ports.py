@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
 
-from broker.model.commands import Command
+from broker.model.commands import Command, Publish
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
-from broker.model.results import Result
+from broker.model.results import Refused, Result
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
@@ -65,6 +65,9 @@ class CorePort(Protocol):
 
     def follow_dependency(self, partition: Partition, mark: str) -> None:
         """Tell the dependents of an item that has ended, or ask for the parents of one that waits."""
+
+    def refuse_publish(self, command: Publish, record: NodeRecord) -> Refused | None:
+        """Return why a publish is refused unless it repeats what is stored: by its node, or by a quota."""
 
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""

@@ -74,7 +74,7 @@ def quota_set(
     if as_json:
         tell({"subject": subject, "limits": quota.limits_by_name()})
     else:
-        say(f"set the quota of {subject}; it holds everywhere in 3 s")
+        say(f"set the quota of {subject}; it holds everywhere in 5 s")
 
 
 @app.command("clear")

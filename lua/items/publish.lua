@@ -1,19 +1,25 @@
 #!lua
--- Append items to the log, or replace those with the same ids, and hand out items while there is credit.
--- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body once hints
--- RETURNS: ok stale gone deleted | ok duplicate node-full item-id-invalid
+-- Append items to the log, or replace those with the same ids, and hand out items while there is credit. A publish that is a repeat is told
+-- so, whatever refuses it: the caller (`refused`), its publisher's `publish_rate` (empty: none), or the node, which is full.
+-- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full publish_rate | item key by body once hints refused
+-- RETURNS: ok stale gone deleted | ok duplicate refused too-fast node-full item-id-invalid
 local refusal = partition.load()
 if refusal then return refusal end
 
 enqueue.prepare(rows)
+publish_rates.prepare()
 local added = 0
 local results = budget.each(rows, function(row)
   if row.hints ~= '' then scheduling.read_request(row) end
   -- The frontend of an item that waits for others goes on in this partition.
   if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0, row.parents and arg.number} end
-  if not call.partition_log_only and enqueue.find(row.item) then
-    -- A new version could not wait: the item may be locked, or have waited already.
-    if row.parents then return {'duplicate', row.item, 0, arg.number} end
+  local known = not call.partition_log_only and enqueue.find(row.item)
+  -- A new version could not wait: the item may be locked, or have waited already.
+  if known and row.parents then return {'duplicate', row.item, 0, arg.number} end
+  if row.refused ~= '' then return {'refused'} end
+  local wait_ms = publish_rates.use(row.by)
+  if wait_ms then return {'too-fast', wait_ms} end
+  if known then
     enqueue.replace(row)
     return row.item
   end

@@ -179,9 +179,10 @@ class QueueMachine(RuleBasedStateMachine):
             "dedupe_ms": self.options.dedupe_ms,
             "max_items": self.options.max_items,
             "node_full": self.options.node_full,
+            "publish_rate": "",
         }
         lines = [
-            {"item": name, "by": by, "body": body, "key": key, "once": ""}
+            {"item": name, "by": by, "body": body, "key": key, "once": "", "refused": ""}
             | {"hints": f"0 4 0 {reply}" if reply else ""}
             for name, by, body, key, reply in rows
         ]

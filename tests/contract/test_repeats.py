@@ -31,7 +31,6 @@ from broker.model.results import Counted, Declared, Done, Published, Refused, Re
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from tests.contract.conftest import MakeCore, Store
-from tests.waiting import PATIENCE_SECONDS
 
 ADMIN = Jid("root@x/home")
 ALICE, BOB = Jid("alice@localhost/home"), Jid("bob@localhost/home")
@@ -56,9 +55,17 @@ async def configured(core: RedisCore, node: str, **options: str) -> None:
 
 
 async def limited(core: RedisCore, subject: str, **limits: str) -> None:
-    """Set a quota, and let the frontend read it."""
+    """Set a quota, and let the frontend measure what is used of it."""
     assert await core.ask(SetQuota(ADMIN, subject, Quota.read(limits) if limits else None)) == Done()
-    await core._quotas.read()
+    await measured(core)
+
+
+async def measured(core: RedisCore) -> None:
+    """Measure now what an owner uses, whose nodes were published to."""
+    core._quota_use.judge(bare_jid(ALICE), 0)
+    await core._quota_use.refresh()
+    await core._quota_use.measure()
+    await core._quota_use.refresh()
 
 
 async def problem(core: RedisCore, command: Any) -> Problem:  # noqa: ANN401  (any command)
@@ -80,6 +87,7 @@ async def used_up(core: RedisCore, node: str) -> None:
     for number in range(5):
         if isinstance(await core.ask(item(node, f"more-{number}")), Refused):
             return
+        await measured(core)
     pytest.fail("nothing refuses")
 
 
@@ -275,8 +283,8 @@ async def test_reserved(make_core: MakeCore, node: str) -> None:
     assert await core.ask(unused) == Published(other.item_id)
 
 
-async def test_what_it_costs(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All refused publishes of one turn that may be repeats pay one script together, others none; accepted ones none."""
+async def test_what_it_costs(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused and what is accepted go in one script; only a Redis without memory is asked by another one."""
     core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node)
     await core.ask(item(node, "a"))
@@ -291,26 +299,23 @@ async def test_what_it_costs(make_core: MakeCore, node: str, monkeypatch: pytest
     await limited(core, bare_jid(ALICE), publish_rate="1/h")
     await used_up(core, node)
     calls.clear()
-    assert not any(isinstance(each, Published) for each in await asked(core, [item(node, None) for _ in range(50)]))
-    assert "find_repeat" not in calls
-    await asked(core, [item(node, f"new-{number}") for number in range(50)])
-    assert calls.count("find_repeat") == 1
-    assert "publish" not in calls
-    await limited(core, bare_jid(ALICE))
-    calls.clear()
-    await asked(core, [item(node, "a"), item(node, "z")])
-    assert "find_repeat" not in calls
+    results = await asked(core, [item(node, name) for name in ("a", *(f"new-{number}" for number in range(50)))])
+    assert [isinstance(each, Published) for each in results] == [True] + [False] * 50
+    assert calls.count("publish") == 1 and "find_repeat" not in calls
+    async with no_memory(store):
+        calls.clear()
+        await asked(core, [item(node, name) for name in "ab"])
+        assert (calls.count("publish"), calls.count("find_repeat")) == (1, 1)
 
 
 async def test_repeats_use_nothing(make_core: MakeCore, node: str) -> None:
-    """What repeats were counted for comes back with the next measurement: they leave room for others."""
+    """Repeats leave room for others."""
     core, _ = await make_core(admins=(bare_jid(ADMIN),))
     await declared(core, node)
     await limited(core, bare_jid(ALICE), items="3")
     assert await core.ask(item(node, "a")) == Published("a")
     for _ in range(10):
         assert await core.ask(item(node, "a")) == Published("a", duplicate=True)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (a pause of the quota)
-            await asyncio.sleep(0.05)
+    await measured(core)
+    assert await core.ask(item(node, "b")) == Published("b")
     assert await waiting(core, node) == 2

@@ -97,11 +97,11 @@ async def test_the_next_call_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch
     """Guarantee 1: the answers and deliveries of the last call are given once, whatever happens to the next one."""
     call = PartitionPipeline._call
 
-    def fail_for_b(pipeline: PartitionPipeline, record: NodeRecord, batch: Batch) -> Line:
+    def fail_for_b(pipeline: PartitionPipeline, record: NodeRecord, batch: Batch, name: str) -> Line:
         if (SENT, "a") in scene.order:
             monkeypatch.setattr(PartitionPipeline, "_call", call)
             raise fault
-        return call(pipeline, record, batch)
+        return call(pipeline, record, batch, name)
 
     monkeypatch.setattr(PartitionPipeline, "_call", fail_for_b)
     await scene.both()

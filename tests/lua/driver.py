@@ -65,6 +65,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "once_ms": "7200000",
     "max_items": "1000",
     "node_full": "reject",
+    "publish_rate": "",
     "if_replayed": "",
     "max_subscribers": "100000",
     "max_bytes": "262144",
@@ -382,7 +383,7 @@ class Queue:
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; by default the body is the item and the time."""
-        columns = {"once": "", "key": "", "hints": ""}
+        columns = {"once": "", "key": "", "hints": "", "refused": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)

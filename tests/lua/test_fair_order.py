@@ -288,6 +288,7 @@ def test_many_keys_cost_no_more(runners: dict[str, Runner]) -> None:
                     "key": f"tenant {number}",
                     "once": "",
                     "hints": "",
+                    "refused": "",
                 }
                 for number in range(first, first + 100)
             ]

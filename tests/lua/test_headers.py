@@ -18,7 +18,7 @@ MODULES = modules(FOLDER)
 
 ANSWERS_OF_THEIR_OWN = {
     "ok", "replayed", "duplicate", "stale", "older", "newer", "gone", "deleted", "no-owner", "too-many", "changed", "held",
-    "waiting", "measure", "awaited", "ended", "unfinished", "unknown",
+    "waiting", "refused", "measure", "awaited", "ended", "unfinished", "unknown",
 }  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
@@ -253,7 +253,8 @@ def test_one_place_gives_numbers() -> None:
 
 def test_every_command_has_its_script() -> None:
     """Every call of the core runs a script that is there, and every script of a partition has a caller."""
-    called = {row.script.script for row in ROWS.values() if row.script}
+    calls = [row.script for row in ROWS.values() if row.script]
+    called = {name for call in calls for name in (call.script, call.when_full) if name}
     assert called <= SCRIPTS.keys()
     assert called == PARTITIONED
 

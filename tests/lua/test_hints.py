@@ -230,7 +230,7 @@ def test_replaced_in_one_batch(queue: Queue) -> None:
     kinds = [asked(), asked(1_000), asked(priority=9), asked(priority=0), asked(1_000, 9, 5_000), asked(ttl_ms=5_000)]
 
     def row(hints: str, body: str) -> dict[str, str]:
-        return {"item": "a", "by": ALICE, "body": body, "hints": hints, "once": "", "key": ""}
+        return {"item": "a", "by": ALICE, "body": body, "hints": hints, "once": "", "key": "", "refused": ""}
 
     def told(*batches: list[dict[str, str]]) -> tuple[Any, ...]:
         for batch in batches:

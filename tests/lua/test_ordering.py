@@ -17,7 +17,7 @@ def ordered(unopened: Queue) -> Queue:
 
 def publish(queue: Queue, *pairs: tuple[str, str]) -> list[tuple[str, str]]:
     """Publish items with their group keys; return what is handed out."""
-    plain = {"by": "alice@x", "once": "", "hints": ""}
+    plain = {"by": "alice@x", "once": "", "hints": "", "refused": ""}
     rows = [{"item": item, "key": key, "body": item, **plain} for item, key in pairs]
     return queue.run("publish", *rows).given
 

@@ -85,7 +85,7 @@ def test_overwrite_in_order(queue: Queue) -> None:
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
     """X1: the last version of a batch stays, once."""
     answer = queue.run("publish", *(
-        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "hints": ""}
+        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "hints": "", "refused": ""}
         for body in ("one", "two", "three")
     ), dedupe="overwrite")  # fmt: skip
     assert answer.words == ["ok"] * 3
@@ -252,7 +252,7 @@ def test_more_than_one_script_hands_out(queue: Queue) -> None:
 @pytest.mark.parametrize("item", ["", "a"])
 def test_ticket(queue: Queue, item: str) -> None:
     """SX9: a second publish with a ticket has no effect, in the same batch or when the item is long gone."""
-    row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "hints": ""}
+    row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "hints": "", "refused": ""}
     answer = queue.run("publish", row, row)
     assert answer.words == ["ok", "duplicate"]
     queue.subscribe(W1, 1)
@@ -267,7 +267,7 @@ def test_ticket(queue: Queue, item: str) -> None:
 
 def test_ticket_with_a_digest(queue: Queue) -> None:
     """R10: with a digest in the ticket, a repeat with other content is reported; without one it is not."""
-    row = {"item": "a", "by": ALICE, "body": "b", "key": "", "once": "t\0one", "hints": ""}
+    row = {"item": "a", "by": ALICE, "body": "b", "key": "", "once": "t\0one", "hints": "", "refused": ""}
     answer = queue.run("publish", row, row, row | {"once": "t\0two"}, row | {"once": "t"})
     assert answer.rows == [["ok", "a"], ["duplicate", "a"], ["duplicate", "a", 1], ["duplicate", "a"]]
     queue.now += 7_199_999
@@ -278,7 +278,7 @@ def test_ticket_with_a_digest(queue: Queue) -> None:
 
 def test_ticket_of_a_replacement(queue: Queue) -> None:
     """X1: a publish that replaces a waiting item counts once as well: its repeat does not bring an old version back."""
-    row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "hints": ""}
+    row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "hints": "", "refused": ""}
     queue.publish("a", body="zeroth")
     assert queue.run("publish", row).words == ["ok"]
     queue.publish("a", body="second")

@@ -100,7 +100,9 @@ def test_redelivery_marks(queue: Queue) -> None:
 def test_no_time_given(queue: Queue) -> None:
     """Guarantee 5: without a given time the clock is Redis's own."""
     queue.now = ""  # type: ignore[assignment]
-    answer = queue.run("publish", {"item": "a", "by": "b", "body": "c", "key": "", "once": "", "hints": ""})
+    answer = queue.run(
+        "publish", {"item": "a", "by": "b", "body": "c", "key": "", "once": "", "hints": "", "refused": ""}
+    )
     seconds = queue.client.time()[0]
     queue.now = 0
     ((row,), _reached) = queue.page()

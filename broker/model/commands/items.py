@@ -10,6 +10,7 @@ from broker.model.names import Jid, Partition
 from broker.model.positions import Position
 from broker.model.progress import Progress
 from broker.model.qos import Stage
+from broker.model.results import Refused
 
 
 @frozen
@@ -18,7 +19,8 @@ class Publish:
 
     A `ticket` makes repeats of the publish take effect once (QoS assured); a `digest` of the content detects different content
     under the same ticket. Without a `partition` the group `key` chooses one, then the item's id, then free credit (E14).
-    `options` are fields by their wire names that the node must be configured with (P18).
+    `options` are fields by their wire names that the node must be configured with (P18). The core notes why it is `refused`
+    unless it repeats what is stored.
     """
 
     node: str
@@ -32,6 +34,7 @@ class Publish:
     options: Mapping[str, tuple[str, ...]] | None = None
     hints: Hints = NO_HINTS
     digest: str = ""
+    refused: Refused | None = None
 
 
 @frozen

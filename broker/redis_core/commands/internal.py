@@ -6,7 +6,7 @@ from dataclasses import field, fields
 from typing import Any, Final, TypeVar, cast
 
 from broker.model import commands
-from broker.model.commands import Publish, Receive
+from broker.model.commands import Receive
 from broker.model.frozen import frozen
 from broker.model.items import Owned
 from broker.model.names import Jid, Partition
@@ -94,25 +94,6 @@ class Leave:
     release: bool = True
     subid: str = ""
     told: bool = False
-
-
-@frozen
-class MeterPublish(Publish):
-    """Ask whether a publish is within its publisher's rate, and count it; authorized like the publish."""
-
-
-@frozen
-class FindRepeat:
-    """Ask whether a publish repeats a stored one; these fields of the publish tell. `waits`: its item waits for others."""
-
-    node: str
-    sender: Jid
-    item_id: str | None
-    ticket: str
-    digest: str
-    partition: int | None
-    key: str
-    waits: bool
 
 
 @frozen
@@ -352,19 +333,12 @@ class Found:
     there: bool
 
 
-@frozen
-class Unknown:
-    """The partition does not know the item."""
-
-
 PartitionCommand = (
     Internal
     | SubscribeLog
     | LogExtent
     | ReceiveNow
     | ReceiveFrom
-    | MeterPublish
-    | FindRepeat
     | PublishDependent
     | AcquirePartition
     | InspectPartition

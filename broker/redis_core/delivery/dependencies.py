@@ -8,6 +8,7 @@ item and loses nothing. Must not know how an item ends.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -35,11 +36,10 @@ from broker.redis_core.commands.dependency_parts import (
     ReadDependents,
     WhoAwaits,
 )
-from broker.redis_core.commands.internal import GONE, Unknown, convert
+from broker.redis_core.commands.internal import GONE, convert
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.authorization import may_await
-from broker.redis_core.registry.repeats import may_be_stored, question
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,13 +74,11 @@ class DependencyService:
     async def publish(self, command: Publish) -> Result:
         """Publish an item that waits; the answer says that all parents' partitions know it."""
         parents = await self._parents(command)
-        if isinstance(parents, Refused):
-            # A parent's node may have been deleted since the first publish; nobody learns whether it is that.
-            answer = await self._find_stored(command, parents) if parents.problem is Problem.FORBIDDEN else parents
-        else:
-            answer = await self._ask(convert(command, PublishDependent, parents=tuple(parents)))
-            if isinstance(answer, Refused) and may_be_stored(answer.problem):
-                answer = await self._find_stored(command, answer)
+        if isinstance(parents, Refused) and parents.problem is not Problem.FORBIDDEN:
+            return parents
+        # A parent's node may have been deleted since the first publish; nobody learns whether it is that.
+        known, refused = ((), parents) if isinstance(parents, Refused) else (tuple(parents), None)
+        answer = await self._ask(replace(convert(command, PublishDependent, parents=known), refused=refused))
         if isinstance(answer, DependentStored):
             asked = ReadDependents(command.node, "", answer.partition, answer.published.item_id)
             found = await self._ask(asked)
@@ -89,15 +87,6 @@ class DependencyService:
             answer = found
         assert isinstance(answer, Refused)
         return answer
-
-    async def _find_stored(self, command: Publish, refused: Refused) -> DependentStored | Refused:
-        """Return where the item is stored already that a refused publish repeats, else the refusal."""
-        asked = question(command)
-        found = Unknown() if asked is None else await self._ask(asked)
-        if isinstance(found, Unknown):
-            return refused
-        assert isinstance(found, DependentStored | Refused)
-        return found
 
     async def _parents(self, command: Publish) -> list[ParentState] | Refused:
         """Return the parents of a new item, which are in nodes of the same owner."""

@@ -22,7 +22,6 @@ from broker.model.names import Jid, bare_jid, domain, resource
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value
-from broker.redis_core.registry.repeats import may_be_stored
 from broker.settings import Settings
 
 log = structlog.get_logger()
@@ -129,11 +128,12 @@ class ExactlyOnce:
         settings: Settings,
         publish: Callable[[Publish], Awaitable[Any]],
         admits: Callable[[Publish], Awaitable[Refused | None]],
+        accepts: Callable[[Publish], Awaitable[Refused | None]],
     ) -> None:
-        """Publish by `publish`; `admits` refuses reservations of those who may not publish to the node."""
+        """Publish by `publish`; `admits` refuses who may not publish to a node, `accepts` what it does not take now."""
         self._server = server
         self._publish = publish
-        self._admits = admits
+        self._admits, self._accepts = admits, accepts
         self._hold_ms = int(settings.reservation_seconds * 1000)
         self._shared: dict[str, Value] = {
             "now": "",
@@ -191,8 +191,9 @@ class ExactlyOnce:
             hints=command.hints,
         )
         refused = await self._admits(publish)
-        if refused is not None and not may_be_stored(refused.problem):
+        if refused is not None:
             return refused
+        refused = await self._accepts(publish)
         named = reservation_key(publish.sender, publish.node, item_id)
         record = new_message(PrepareMessage(publish.sender, item_id, publish, "")).pack()
         only = "1" if refused else ""

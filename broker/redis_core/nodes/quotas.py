@@ -6,7 +6,7 @@ from broker import keys
 from broker.model.commands import ListQuotas, SetQuota
 from broker.model.names import Jid, bare_jid, read_account_or_domain
 from broker.model.problems import Problem
-from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for, find_quotas
+from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for
 from broker.model.results import Done, QuotaList, Refused, Result
 from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.records.store import LISTED, NodeStore
@@ -38,7 +38,8 @@ class QuotaService:
             return _FORBIDDEN
         known = await self._quotas.read()
         if command.owner is not None:
-            held = {} if command.owner in self._rules.admins else find_quotas(known, command.owner)
+            await self._quotas.find_default()
+            held = {} if command.owner in self._rules.admins else self._quotas.find(command.owner)
             known = {subject: quota for subject, quota in held.items() if admin or subject == asker}
         found = [await self._quotas.status(subject, known[subject]) for subject in sorted(known, key=_order)]
         return QuotaList(tuple(found))

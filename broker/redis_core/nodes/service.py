@@ -30,6 +30,7 @@ from broker.redis_core.records.records import Records
 from broker.redis_core.records.tree import move_record
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admit
+from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.registry.rows import refusal
 
@@ -172,9 +173,14 @@ class NodeService:
         return Described(placed, await self._tree.children(record))
 
     async def admits(self, command: Publish) -> Refused | None:
-        """Return why a publish would be refused, or None."""
+        """Return why somebody may not publish to a node, or None."""
         record = await admit(self._store, command, command.node)
         return record if isinstance(record, Refused) else None
+
+    async def accepts(self, command: Publish) -> Refused | None:
+        """Return why a node does not take an item now, or None."""
+        record = await self._store.read_with_admins(command.node)
+        return None if record is None else accepting(command, record)
 
     async def configure(self, command: Configure) -> Result:
         """Change a node's configuration and place, then the copies in its partitions."""

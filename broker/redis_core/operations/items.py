@@ -39,8 +39,7 @@ from broker.model.results import (
     RetractedBatch,
     Unlocked,
 )
-from broker.redis_core.commands.dependency_parts import DependentStored
-from broker.redis_core.commands.internal import FindItem, FindRepeat, Found, MeterPublish, Outcome, Unknown
+from broker.redis_core.commands.internal import FindItem, Found
 from broker.redis_core.operations.operation import (
     Call,
     ScriptReply,
@@ -100,32 +99,22 @@ def intake(_command: object, record: NodeRecord) -> Values:
     }
 
 
+def _publish_arguments(command: object, record: NodeRecord) -> Values:
+    rate = record.config.publish_rate
+    return {**intake(command, record), "publish_rate": rate_rule(rate) if rate else ""}
+
+
 def publish_row(command: Publish, _record: NodeRecord) -> Values:
     """Return the arguments of one publish."""
     return {
         "item": command.item_id or "",
         "key": command.key,
         "by": bare_jid(command.sender),
-        "body": command.envelope,
+        "body": b"" if command.refused else command.envelope,
         "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
         "hints": "" if command.hints is NO_HINTS else _hints(command),
+        "refused": "1" if command.refused else "",
     }
-
-
-def _repeat_row(command: FindRepeat, record: NodeRecord) -> Values:
-    sent = Publish(command.node, command.sender, command.item_id, b"", 0, command.ticket, digest=command.digest)
-    row = publish_row(sent, record)
-    return {name: row[name] for name in ("item", "once")} | {"waits": "1" if command.waits else ""}
-
-
-def _read_repeated(command: FindRepeat, reply: list[Any], _record: NodeRecord) -> Result | DependentStored | Unknown:
-    match reply:
-        case b"duplicate", item, differs, number:
-            told = Published(item.decode(), duplicate=True, differs=bool(differs))
-            return DependentStored(told, int(number)) if command.waits else told
-        case (b"item-not-found",):
-            return Unknown()
-    return read_published(command, reply, _record)
 
 
 def _hints(command: Publish) -> str:
@@ -142,25 +131,19 @@ def reply_to(command: Publish) -> str:
     return f"{mark}{command.sender}"
 
 
-def read_published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
+def read_published(command: Publish, reply: list[Any], record: NodeRecord) -> Result:
     """Read the answer to a publish."""
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
         return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
+    if code == b"refused":
+        assert command.refused is not None
+        return command.refused
+    if code == b"too-fast":
+        wait_ms: int = reply[1]
+        detail = f"you may publish {record.config.publish_rate} items here: wait {decimal(wait_ms / 1000)} s"
+        return Refused(Problem.TOO_FAST, detail, wait_ms)
     return _refuse(code)
-
-
-def _meter(_command: MeterPublish, record: NodeRecord) -> Values:
-    rate = record.config.publish_rate
-    return {"rate": rate_rule(rate) if rate else ""}
-
-
-def _read_metered(_command: MeterPublish, reply: list[Any], record: NodeRecord) -> Outcome:
-    if reply[0] == b"ok":
-        return Done()
-    wait_ms: int = reply[1]
-    detail = f"you may publish {record.config.publish_rate} items here: wait {decimal(wait_ms / 1000)} s"
-    return Refused(Problem.TOO_FAST, detail, wait_ms)
 
 
 def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord) -> dict[str, str | int | bytes]:
@@ -323,14 +306,7 @@ def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> R
     return Browsed(items, reply.more, count, Position.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", read_published, intake, publish_row)
-find_repeat = Call(
-    "find_repeat",
-    _read_repeated,
-    lambda _command, record: {"dedupe": record.config.dedupe.value},
-    _repeat_row,
-)
-meter_publish = Call("meter_publish", _read_metered, _meter, lambda command, _record: {"by": bare_jid(command.sender)})
+publish = Call("publish", read_published, _publish_arguments, publish_row, when_full="find_repeat")
 retract = Call("retract", _read_retracted, lambda _command, _record: {"together": ""}, _request_row)
 retract_batch = Call("retract", _read_retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 complete = Call("complete", _read_retracted, row=_complete_row)

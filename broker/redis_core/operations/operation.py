@@ -37,7 +37,8 @@ class Call:
 
     `fixed` returns the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
     shared by the commands of a batch, and `result` reads one command's part of the reply; a call without serves one
-    command, may have `rows`, and its `result` reads the whole `ScriptReply`.
+    command, may have `rows`, and its `result` reads the whole `ScriptReply`. While Redis has no memory for it, `when_full`
+    answers the same rows.
     """
 
     script: str
@@ -45,6 +46,7 @@ class Call:
     fixed: Callable[[Any, NodeRecord], Values] = _no_values
     row: Callable[[Any, NodeRecord], Values] | None = None
     rows: Callable[[Any, NodeRecord], list[Values]] | None = None
+    when_full: str = ""
 
 
 _STAGES = {stage.value.encode(): (stage, 1) for stage in Stage} | {

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from operator import attrgetter
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import structlog
 
 from broker import keys
+from broker.model.commands import Publish
 from broker.model.items import NodeEvent, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
-_COMMAND = attrgetter("command")
+_COMMAND = attrgetter("judged")
 _RETRIES = 5
 _TURNS = 4
 """Turns of the event loop until a call is written: it is gathered with others, and its connection is looked at."""
@@ -240,8 +242,10 @@ class PartitionPipeline:
             if record is None or not requests:
                 return
             batch.requests = requests
-            exchange = self._server.run_all([self._call(record, batch)])
+            exchange = self._server.run_all([self._call(record, batch, batch.call.script)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
+            if batch.call.when_full and isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY:
+                reply = (await self._server.run_all([self._call(record, batch, batch.call.when_full)]))[0]
         except CoreUnavailable as error:
             self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
@@ -314,15 +318,18 @@ class PartitionPipeline:
                 # The command is for another incarnation.
                 reason = GONE
             if reason is None:
+                if isinstance(command, Publish):
+                    refused_for = command.refused or self._core.refuse_publish(command, record)
+                    request.judged = replace(command, refused=refused_for) if refused_for else command
                 allowed.append(request)
             else:
                 refused.append((request, reason))
         return allowed, refused
 
-    def _call(self, record: NodeRecord, batch: Batch) -> Line:
-        """Write the call of a batch's operation."""
+    def _call(self, record: NodeRecord, batch: Batch, name: str) -> Line:
+        """Write the call of a batch's operation, or of the one that runs instead."""
         call, core, session = batch.call, self._core, self._session
-        operation = self._server.operations[call.script]
+        operation = self._server.operations[name]
         first = batch.requests[0].command
         shared: Values = {
             "now": "",
@@ -339,7 +346,10 @@ class PartitionPipeline:
         elif call.rows is not None:
             rows = call.rows(first, record)
         names = keys.all_of_partition(operation.keys, self._partition)
-        return self._server.call(call.script, names, call.fixed(first, record), rows, shared)
+        fixed = call.fixed(first, record)
+        if name != call.script:
+            fixed = {each: fixed[each] for each in operation.arguments if each in fixed}
+        return self._server.call(name, names, fixed, rows, shared)
 
     def _new_sent_mark(self) -> int | str:
         """Return how far deliveries are sent; empty where Redis knows it."""

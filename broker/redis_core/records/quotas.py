@@ -1,18 +1,21 @@
-"""The stored quotas, as this process last read them, and what the nodes of a subject use of them.
+"""The stored quotas, as this process last read them, and what the nodes of a subject hold.
 
-A frontend reads them again every few seconds, so a plain publish asks nobody. Must not know how publishes are metered.
+A frontend reads them again every few seconds, so a publish asks nobody. Must not know which publishes are refused.
 """
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from broker import keys
 from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, MalformedRequest, ScriptDefect
 from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, find_quotas
+from broker.redis_core.info import read_info
 from broker.redis_core.records.store import NodeStore, in_pages
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.failure_log import FailureLog
@@ -21,6 +24,9 @@ log = structlog.get_logger()
 
 FRESH_SECONDS: Final = 2.0
 """How old the quotas of a running frontend may be, besides the time between two heartbeats."""
+
+DEFAULT_BYTES: Final = 2**30
+"""What an owner's nodes may take by default where no Redis has a limit."""
 
 OWNERS: Final = 10_000
 """Owners whose quotas are looked up once."""
@@ -43,8 +49,7 @@ class Quotas:
         self._read_at = 0.0
         self._statuses: tuple[QuotaStatus, ...] = ()
         self._measure_at = 0.0
-        self.meters = False
-        """Whether any quota limits publishes: otherwise none is looked for."""
+        self._default = Quota()
 
     @property
     def due(self) -> bool:
@@ -66,7 +71,6 @@ class Quotas:
         self._unreadable = unreadable
         if known != self._known:
             self._known, self._metered = known, {}
-            self.meters = any(quota.meters for quota in known.values())
         return known
 
     async def refresh(self) -> None:
@@ -78,6 +82,14 @@ class Quotas:
         else:
             self._failures.note_success()
 
+    async def find_default(self) -> None:
+        """Find out how many bytes an owner may have without a quota of bytes: a quarter of the smallest Redis."""
+        reports = await self._server.everywhere("INFO", "memory")
+        sizes = [int(read_info(each).get("maxmemory", 0)) for each in reports.values()]
+        default = Quota(bytes=min((size // 4 for size in sizes if size), default=DEFAULT_BYTES))
+        if default != self._default:
+            self._default, self._metered = default, {}
+
     def find_publish_quotas(self, owner: Jid | None) -> dict[str, Quota]:
         """Return the quotas by subject that limit publishes to an owner's nodes; empty for administrators."""
         if owner is None or owner in self._store.admins:
@@ -86,9 +98,15 @@ class Quotas:
         if found is None:
             if len(self._metered) >= OWNERS:
                 self._metered = {}
-            found = {name: quota for name, quota in find_quotas(self._known, owner).items() if quota.meters}
+            found = {name: quota for name, quota in self.find(owner).items() if quota.meters}
             self._metered[owner] = found
         return found
+
+    def find(self, owner: Jid) -> dict[str, Quota]:
+        """Return the quotas by subject that hold for an owner, one with the bytes that an owner has by default."""
+        found = find_quotas(self._known, owner)
+        own = found.get(owner, Quota())
+        return found | {owner: replace(own, bytes=self._default.bytes) if own.bytes is None else own}
 
     async def store(self, subject: str, quota: Quota | None) -> None:
         """Store a quota, or delete it."""
@@ -103,15 +121,28 @@ class Quotas:
         """Measure what the nodes of a subject hold."""
         if subject == DEFAULT:
             return QuotaStatus(subject, quota)
-        names = await self._store.created_nodes.members(Jid(subject))
-        records = [record for record in await self._store.records(names) if counts_for(subject, record.creator)]
-        items, size = 0, None if quota.bytes is None else 0
-        for page in in_pages(each for record in records for each in record.partitions):
-            counts = (await self._store.counts(page)).values()
-            items += sum(each.waiting + each.in_flight + each.dying + each.kept for each in counts)
-            if size is not None:
-                size += await self.memory([keys.of_partition("log", each) for each in page])
+        records = await self._records(subject)
+        items, size = await self._add_up(records, items=True, size=quota.bytes is not None)
         return QuotaStatus(subject, quota, len(records), sum(each.config.partitions for each in records), items, size)
+
+    async def measure(self, subject: str, quota: Quota) -> tuple[int, int | None]:
+        """Return the items and bytes that the nodes of a subject hold, as far as they are limited."""
+        return await self._add_up(
+            await self._records(subject), items=quota.items is not None, size=quota.bytes is not None
+        )
+
+    async def _records(self, subject: str) -> list[NodeRecord]:
+        names = await self._store.created_nodes.members(Jid(subject))
+        return [record for record in await self._store.records(names) if counts_for(subject, record.creator)]
+
+    async def _add_up(self, records: Sequence[NodeRecord], *, items: bool, size: bool) -> tuple[int, int | None]:
+        count, taken = 0, 0 if size else None
+        for page in in_pages(each for record in records for each in record.partitions):
+            found = (await self._store.counts(page)).values() if items else ()
+            count += sum(each.waiting + each.in_flight + each.dying + each.kept for each in found)
+            if taken is not None:
+                taken += await self.memory([keys.of_partition("log", each) for each in page])
+        return count, taken
 
     async def statuses(self) -> tuple[QuotaStatus, ...]:
         """Return what all subjects use, for metrics: measuring takes at most a hundredth of the time."""

@@ -105,10 +105,11 @@ def check_options(config: NodeConfig) -> Refused | None:
             Problem.NOT_ACCEPTABLE,
             "stanzaq#fair: turns of publishers would change the order of a key (stanzaq#ordered), turns of keys do not",
         )
-    if config.queueing and config.partitions > 1:
-        set_here = next((name for name in _OF_ONE_PARTITION if getattr(config, name) != getattr(_DEFAULTS, name)), None)
+    if config.partitions > 1:
+        counted = _OF_ONE_PARTITION if config.queueing else ("publish_rate",)
+        set_here = next((name for name in counted if getattr(config, name) != getattr(_DEFAULTS, name)), None)
         if set_here is not None:
-            detail = f"stanzaq#{set_here}: one script must count it, so a queue that has it has one partition"
+            detail = f"stanzaq#{set_here}: one script must count it, so a node that has it has one partition"
             return Refused(Problem.NOT_ACCEPTABLE, detail)
     if config.queueing:
         return None

@@ -190,10 +190,15 @@ def visible(affiliation: str, access_model: str) -> bool:
     return affiliation != Affiliation.OUTCAST.value
 
 
-def publishing(command: Publish, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
-    """Authorize a publish and check its options."""
+def publishing(_command: Publish, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
+    """Authorize a publish. Only who may publish learns that an item is stored already."""
     if record.config.publish_model is PublishModel.PUBLISHERS and affiliation not in _PUBLISHERS:
         return _NO_PUBLISHER
+    return None
+
+
+def accepting(command: Publish, record: NodeRecord) -> Refused | None:
+    """Return why a node does not accept an item, unless it is stored already: its state, or the item's size and options."""
     if record.config.state is NodeState.DRAINING:
         return Refused(Problem.NODE_DRAINING, "the node is being drained: it takes no new items for now")
     if command.body_bytes > record.config.max_payload_bytes:
@@ -215,13 +220,6 @@ def must_be_subscribed(record: NodeRecord, command: Publish) -> bool:
     return subscribers and record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
 
 
-def repeating(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
-    """Authorize to learn that an item is stored already, as everybody does who may publish."""
-    if record.config.publish_model is PublishModel.PUBLISHERS and affiliation not in _PUBLISHERS:
-        return _NO_PUBLISHER
-    return None
-
-
 def may_await(record: NodeRecord, publisher: Jid) -> bool:
     """Return whether a publisher elsewhere may name items of a node as parents: whoever may publish to it."""
     affiliation = record.affiliation(publisher)
@@ -236,7 +234,7 @@ def scheduling(command: PutSchedule, record: NodeRecord, affiliation: Affiliatio
     if schedule.overlap is Overlap.SKIP and not record.config.queueing:
         return _ALWAYS_THERE
     published = Publish(command.node, command.sender, None, *item, key=command.key, hints=command.hints)
-    return owners(command, record, affiliation) or publishing(published, record, affiliation)
+    return owners(command, record, affiliation) or accepting(published, record)
 
 
 def _check_own(

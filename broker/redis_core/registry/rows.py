@@ -44,7 +44,6 @@ from broker.redis_core.registry.partitioner import (
     partition_of_id,
     partition_of_made_id,
 )
-from broker.redis_core.registry.repeats import question
 
 if TYPE_CHECKING:
     from broker.redis_core.handlers import Handlers
@@ -100,7 +99,7 @@ def named_partition(command: NamesPartition, _count: int) -> int:
     return command.partition
 
 
-def of_publish(command: items.Publish | internal.FindRepeat, count: int) -> int | Place:
+def of_publish(command: items.Publish, count: int) -> int | Place:
     """Return the partition of a publish: the one named, else by the group key, else by the id (E6, E8, E14)."""
     if command.partition is not None:
         return command.partition
@@ -178,12 +177,6 @@ class Row:
     searched: bool = False
     """Whether its item may be in another partition than its place."""
 
-    question: Callable[[Any, NodeRecord | None], AnyCommand | None] | None = None
-    """Once it was refused on the way to its partition: what to ask there, if it may repeat what is stored."""
-
-    metered: bool = False
-    """A node's rate of publishers limits it, and the quotas of the node's owner."""
-
     part: Callable[[Any, int], Any] | None = None
     """The command for each partition, by number, if it is not the command itself."""
 
@@ -206,8 +199,6 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
-        question=question,
-        metered=True,
         metric=_metric_of_publish,
     ),
     items.Retract: Row(
@@ -379,19 +370,11 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.ReceiveNow: Row(place=Place.RECEIVER, part=lambda command, _number: command.from_only_partition()),
     internal.ReceiveFrom: Row(script=subscription_scripts.receive, judge=may.receiving),
     internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
-    internal.MeterPublish: Row(script=item_scripts.meter_publish, judge=may.publishing, leaf_only=may.NO_PUBLISH),
-    internal.FindRepeat: Row(
-        script=item_scripts.find_repeat,
-        judge=may.repeating,
-        leaf_only=may.NO_PUBLISH,
-        place=of_publish,
-    ),
     dependency_parts.PublishDependent: Row(
         script=dependency_scripts.publish_dependent,
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
-        metered=True,
     ),
     admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named_partition),
     admin_parts.MoveFromPartition: Row(

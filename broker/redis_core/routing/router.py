@@ -35,12 +35,9 @@ from broker.redis_core.commands.internal import (
     FindItem,
     Found,
     Leave,
-    MeterPublish,
     Outcome,
     ReceivedFrom,
     ReceiveNow,
-    Unknown,
-    convert,
     ignore_outcome,
 )
 from broker.redis_core.operations.subscriptions import UNSELECTED
@@ -50,10 +47,8 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry.partitioner import FIRST_PARTITION, Place
-from broker.redis_core.registry.repeats import may_be_stored
-from broker.redis_core.registry.rows import ROWS, UNKNOWN, merge_outcomes, place, refusal
+from broker.redis_core.registry.rows import ROWS, merge_outcomes, place
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
-from broker.redis_core.routing.quota_meter import QuotaMeter
 from broker.redis_core.routing.receiver import Receiver
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import FAILED, Reply, Tasks, start, then
@@ -83,13 +78,12 @@ class RoutingContext:
     """What all routers of a core share.
 
     `tasks` run work that takes more than one script. Collections are found in `tree`, and other nodes asked through their
-    `routers`. Publishes are metered by `quotas`. `subscribed` tells whether a JID is subscribed to a node.
+    `routers`. `subscribed` tells whether a JID is subscribed to a node.
     """
 
     tasks: Tasks
     tree: Tree
     routers: "Callable[[str], NodeRouter]"
-    quotas: QuotaMeter
     subscribed: Callable[[str, Jid], Coroutine[Any, Any, bool]]
 
 
@@ -99,7 +93,7 @@ class NodeRouter:
     def __init__(self, known: NodeCache, make: MakePipeline, context: RoutingContext) -> None:
         """Make pipelines by `make` when they are first needed."""
         tasks, routers = context.tasks, context.routers
-        self._quotas, self._subscribed = context.quotas, context.subscribed
+        self._subscribed = context.subscribed
         self.known = known
         self._make = make
         self._tasks = tasks
@@ -113,7 +107,6 @@ class NodeRouter:
         self._pipelines: dict[int, PartitionPipeline] = {}
         self._queued: list[tuple[AnyCommand, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
-        self._renewing: asyncio.Task[NodeRecord | None] | None = None
 
     def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Route a command; commands for one partition run in their order."""
@@ -126,15 +119,6 @@ class NodeRouter:
     def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
         """Send a command to one partition."""
         return ask_pipeline(self.pipeline(number), command)
-
-    def answer_refused(self, command: AnyCommand, refused: Refused, reply: Reply) -> None:
-        """Answer a command that was refused before its partition could recognise it as a repeat: ask now, if it may be one."""
-        question = ROWS[type(command)].question
-        asked = question(command, self.known.record) if question and may_be_stored(refused.problem) else None
-        if asked is None:
-            reply(refused)
-        else:
-            self.submit(asked, then(reply, _answer_known, refused))
 
     def on_asks(self, partition: Partition, asks: Asks) -> None:
         """Ask the collections above for subscribers."""
@@ -241,19 +225,14 @@ class NodeRouter:
             reply(refused)
 
     def _route(
-        self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool, metered: bool = False
+        self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool, subscribed: bool = False
     ) -> None:
         """Route a command; a cached record never refuses one, for the node may be another of its name by now."""
         record = self.known.record
-        if record is not None and not metered and ROWS.get(type(command), UNKNOWN).metered:
-            assert isinstance(command, Publish)
-            if may.must_be_subscribed(record, command):
-                step = partial(self._meter_and_route, record, command, partitions=partitions, cached=cached)
-                self._tasks.answer(self._check_subscribed(command), then(reply, _on_admitted, step))
-                return
-            limited = record.config.publish_rate or self._quotas.known.meters
-            if limited and self._meter(record, command, reply, partitions, cached=cached):
-                return
+        if not subscribed and isinstance(command, Publish) and record and may.must_be_subscribed(record, command):
+            step = partial(self._route, command, partitions=partitions, cached=cached, subscribed=True)
+            self._tasks.answer(self._check_subscribed(command), then(reply, _on_admitted, step))
+            return
         where = place(command, partitions)
         if isinstance(where, int):
             if ROWS[type(command)].searched and getattr(command, "partition", None) is None:
@@ -267,71 +246,12 @@ class NodeRouter:
         else:
             self._route_to_several(command, reply, partitions, where)
 
-    def _meter_and_route(
-        self, record: "NodeRecord", command: Publish, reply: Reply, *, partitions: int, cached: bool
-    ) -> None:
-        if not self._meter(record, command, reply, partitions, cached=cached):
-            self._route(command, reply, partitions, cached=cached, metered=True)
-
     async def _check_subscribed(self, command: Publish) -> Refused | None:
         if await self._subscribed(self.known.node, command.sender):
             return None
         # The record may be older than the publisher's affiliation.
         record = await self.known.renew()
         return may.NOT_SUBSCRIBED if record is not None and may.must_be_subscribed(record, command) else None
-
-    def _meter(self, record: "NodeRecord", command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> bool:
-        """Meter a publish by its publisher's rate, then by the quotas of the node's owner; returns whether anything limits it."""
-        assert isinstance(command, Publish)
-        step: Callable[[Reply], None]
-        metered = step = partial(self._route, command, partitions=partitions, cached=cached, metered=True)
-        owner = record.creator
-        # Who may not publish uses up no quota.
-        if owner is not None and self._quotas.limits(owner) and refusal(command, record) is None:
-            judged = partial(self._judge_by_quotas, command, step, owner if cached else None)
-            step = partial(self._meter_by_quotas, owner, len(command.envelope), judged)
-        if record.config.publish_rate:
-            # One partition knows how much a publisher has published to all.
-            self.pipeline(FIRST_PARTITION).submit(convert(command, MeterPublish), then(reply, _on_admitted, step))
-        elif step is metered:
-            return False
-        else:
-            step(reply)
-        return True
-
-    def _meter_by_quotas(
-        self, owner: Jid, size: int, judged: Callable[[Reply, Outcome | None], None], reply: Reply
-    ) -> None:
-        self._quotas.submit(owner, size, then(reply, judged))
-
-    def _judge_by_quotas(
-        self, command: Publish, step: Callable[[Reply], None], owner: Jid | None, reply: Reply, outcome: Outcome | None
-    ) -> None:
-        """Go on with a publish within the quotas; a cached record that named `owner` is read again before another is refused."""
-        if owner is not None and isinstance(outcome, Refused) and outcome.problem is not Problem.UNAVAILABLE:
-            self._tasks.answer(self._read_record(), then(reply, self._refuse_by_quotas, command, owner, outcome))
-        else:
-            _on_admitted(step, reply, outcome)
-
-    async def _read_record(self) -> "NodeRecord | None":
-        """Read the record from Redis, once for all that ask meanwhile."""
-        if self._renewing is None:
-            self._renewing = start(self.known.renew())
-        try:
-            return await asyncio.shield(self._renewing)
-        finally:
-            self._renewing = None
-
-    def _refuse_by_quotas(
-        self, command: Publish, owner: Jid, refused: Refused, reply: Reply, record: "NodeRecord | Refused | None"
-    ) -> None:
-        """Refuse a publish, unless the node is another owner's by now."""
-        if record is None or isinstance(record, Refused):
-            reply(record or GONE)
-        elif record.creator == owner:
-            reply(refused)
-        else:
-            self._route(command, reply, record.config.partitions, cached=False)
 
     def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Send a command to the several partitions that it is for."""
@@ -451,11 +371,6 @@ def _merge_all(command: AnyCommand, reply: Reply, outcomes: Mapping[int, Outcome
 def _answer_received(reply: Reply, outcome: ReceivedFrom | Refused) -> None:
     """Answer with what one partition has given."""
     reply(outcome.received if isinstance(outcome, ReceivedFrom) else outcome)
-
-
-def _answer_known(refused: Refused, reply: Reply, outcome: Outcome | Unknown) -> None:
-    """Answer a refused command by what its partition knows of it."""
-    reply(refused if isinstance(outcome, Unknown) else outcome)
 
 
 def _on_admitted(step: Callable[[Reply], None], reply: Reply, outcome: Outcome | None) -> None:

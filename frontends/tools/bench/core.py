@@ -50,6 +50,7 @@ INTAKE: Final = {
     "once_ms": 1,
     "max_items": 10_000_000,
     "node_full": "reject",
+    "publish_rate": "",
 }
 
 
@@ -97,7 +98,7 @@ class Bench:
 
     async def publish(self, items: Sequence[str], groups: Sequence[str] | None = None) -> list[Any]:
         """Publish a batch, perhaps with a group key for each item; an empty id lets the server choose one."""
-        row = {"by": "bench@localhost", "body": BODY, "once": "", "hints": ""}
+        row = {"by": "bench@localhost", "body": BODY, "once": "", "hints": "", "refused": ""}
         pairs = zip(items, groups or [""] * len(items), strict=True)
         return await self.run("publish", {**BASE, **INTAKE}, [{"item": item, "key": key, **row} for item, key in pairs])
 

@@ -156,8 +156,9 @@ class _Queues:
             "once_ms": 1,
             "max_items": 10,
             "node_full": "reject",
+            "publish_rate": "",
         }
-        item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "hints": ""}
+        item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "hints": "", "refused": ""}
         await self.run_in_each("publish", {**shared, **intake}, item)
 
     async def run_in_each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:

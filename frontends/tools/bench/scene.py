@@ -90,7 +90,7 @@ class Node(Bench):
     async def publish_items(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[tuple[Any, ...]]:
         """Publish a number of items; returns their deliveries."""
         body, found = b"x" * size, list[tuple[Any, ...]]()
-        row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "hints": hints}
+        row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "hints": hints, "refused": ""}
         at_once = max(1, min(AT_ONCE, 4_000_000 // size))
         left = count
         while left > 0:

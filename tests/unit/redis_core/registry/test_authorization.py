@@ -39,7 +39,7 @@ from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.registry.authorization import visible
+from broker.redis_core.registry.authorization import accepting, visible
 from broker.redis_core.registry.rows import refusal
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
@@ -126,7 +126,7 @@ def test_publish_models(model: PublishModel) -> None:
 def test_payload() -> None:
     """P14: a payload over the node's limit is refused with both numbers."""
     record = NodeRecord("n", "i", 1, NodeConfig(max_payload_bytes=4), {Jid("me@x"): Affiliation.OWNER})
-    refused = refusal(COMMANDS["publish"], record)
+    refused = accepting(COMMANDS["publish"], record)
     assert refused and refused.problem is Problem.PAYLOAD_TOO_BIG and "5" in refused.detail and "4" in refused.detail
 
 
@@ -138,7 +138,7 @@ def test_preconditions() -> None:
         ({"pubsub#access_model": ("whitelist",)}, Problem.PRECONDITION_NOT_MET),
         ({"pubsub#none": ("1",)}, Problem.NOT_ACCEPTABLE),
     ):
-        refused = refusal(Publish("n", ME, None, b"", 5, options=options), record)
+        refused = accepting(Publish("n", ME, None, b"", 5, options=options), record)
         assert (refused.problem if refused else None) is problem
         assert refused is None or next(iter(options)) in refused.detail
 
