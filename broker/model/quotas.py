@@ -67,7 +67,7 @@ class Quota:
         return self.items is not None or self.bytes is not None
 
     @property
-    def meters(self) -> bool:
+    def limits_publishes(self) -> bool:
         """Whether it limits publishes."""
         return self.measures or bool(self.publish_rate)
 

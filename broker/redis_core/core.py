@@ -9,13 +9,13 @@ import contextlib
 import secrets
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import structlog
 
-from broker.model.commands import Command, Publish, Retract, RetractBatch
+from broker.model.commands import Command, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.names import Jid, Partition
@@ -48,7 +48,6 @@ from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
 from broker.redis_core.redis_client.wakeup import Wakeup, Wakeups
-from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.router import NodeRouter, RoutingContext
 from broker.scripts.location import lua_directory
@@ -112,7 +111,7 @@ class RedisCore:
         self._outcomes = OutcomeSender(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
-        self._quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
+        self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
         self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
@@ -205,7 +204,7 @@ class RedisCore:
         # Polling is the only way to find out whether Redis answers.
         while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
-        await self._quota_use.refresh()
+        await self.quota_use.refresh()
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))
             # Another process does that when its first heartbeat finds no frontend.
@@ -388,10 +387,6 @@ class RedisCore:
         else:
             self._wakeups.send(process, partition, subid)
 
-    def refuse_publish(self, command: Publish, record: NodeRecord) -> Refused | None:
-        """Return why a publish is refused unless it repeats what is stored: by its node, or by a quota."""
-        return accepting(command, record) or self._quota_use.judge(record.creator, len(command.envelope))
-
     def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
         """Tell a publisher how its item has ended."""
         self._outcomes.send(partition, due)
@@ -423,7 +418,7 @@ class RedisCore:
                 await self._door.beat()
         await self._sweeper.act(found)
         if self._quotas.due:
-            self.background(self._quota_use.refresh)
+            self.background(self.quota_use.refresh)
         if self._handlers.subscriptions.has_ended:
             self.background(self._handlers.subscriptions.tidy)
 
@@ -481,9 +476,9 @@ class RedisCore:
         if node in self._routers:
             self._routers[node].forget()
 
-    async def withdraw_references(self, node: str, *, whose: Collection[str] = ()) -> None:
-        """End what subscribers of a collection hold in queues not below it or closed to them, and all of these subids."""
-        await self.router(node).apply_tree(whose)
+    async def withdraw_references(self, node: str) -> None:
+        """End what subscribers of a collection hold in queues not below it or closed to them, and what is to end anyway."""
+        await self.router(node).apply_tree()
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something in the background and log its errors. A core that stops may never begin it."""

@@ -80,7 +80,7 @@ class Handlers:
         self.subscriptions = SubscriptionService(store, self.lists, ask, self.owners, core.tell)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
         self.nodes = NodeService(records, rules, core, self.approvals)
-        self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits, self.nodes.accepts)
+        self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.dependencies = DependencyService(store, core)
         self.receiving = Receiving(ask, core.count, core.name, self._pass_on)
         self.listing = NodeListing(server, store, records.tree)

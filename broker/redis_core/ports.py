@@ -1,17 +1,18 @@
 """Interfaces through which rooms of the core use the rooms above them."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from broker.model.commands import Command, Publish
+from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
-from broker.model.results import Refused, Result
+from broker.model.results import Result
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
+from broker.redis_core.records.quota_use import QuotaUse
 from broker.tasks import Reply
 
 AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
@@ -24,6 +25,7 @@ class CorePort(Protocol):
     frontend: str
     sends: bool
     lost_replies: int
+    quota_use: QuotaUse
     once_ms: int
     retry: str
 
@@ -66,9 +68,6 @@ class CorePort(Protocol):
     def follow_dependency(self, partition: Partition, mark: str) -> None:
         """Tell the dependents of an item that has ended, or ask for the parents of one that waits."""
 
-    def refuse_publish(self, command: Publish, record: NodeRecord) -> Refused | None:
-        """Return why a publish is refused unless it repeats what is stored: by its node, or by a quota."""
-
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""
 
@@ -106,8 +105,8 @@ class HandlerPort(Protocol):
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""
 
-    async def withdraw_references(self, node: str, *, whose: Collection[str] = ()) -> None:
-        """End what subscribers of a collection hold in queues not below it or closed to them, and all of these subids."""
+    async def withdraw_references(self, node: str) -> None:
+        """End what subscribers of a collection hold in queues not below it or closed to them, and what is to end anyway."""
 
     def tell(self, notice: Notice) -> None:
         """Hand a notice to the door."""

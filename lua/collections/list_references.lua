@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List the references of a collection from a scan cursor on: the next cursor, and name, subid, queue and deadline of each.
+-- List the references of a collection from a scan cursor on: the next cursor, and name, subid, queue, deadline and, if it is to end, the reason of each.
 -- ARGV: now revision scan
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -7,6 +7,6 @@ if refusal then return refusal end
 local found, listed = redis.call('HSCAN', key.lent, arg.scan, 'COUNT', 200), {}
 for i = 1, #found[2], 2 do
   local one = semaphore.read(found[2][i + 1])
-  if one then listed[#listed + 1] = {found[2][i], one.subid, one.queue, one.deadline} end
+  if one then listed[#listed + 1] = {found[2][i], one.subid, one.queue, one.deadline, one.reason ~= '-' and one.reason or ''} end
 end
 return respond.results({found[1], listed})

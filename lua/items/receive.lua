@@ -46,6 +46,7 @@ local function take(subscriber, want)
     if entry.group then key_limits.put_back(entry) end
     write_buffer.add('ZADD', scheduling.place(entry.position))
   end
+  write_buffer.flush()
   return kept
 end
 

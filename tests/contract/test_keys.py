@@ -231,6 +231,14 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     seen: dict[str, list[str]] = {}
     deadline = time.monotonic() + 15
     async with store.client() as client:
+        # Another frontend measures, so what is published is not measured at once.
+        await client.hset(keys.of_service("quota_measuring"), "asked", 1)
+        await client.persist(keys.of_service("quota_measuring"))
+        await done(core, item("once", "measured"))
+        await core.quota_use.refresh()
+        await core.quota_use.measure()
+        await done(core, item("once", "counted"))
+        await core.quota_use.refresh()
         # Some exist only for a moment.
         while missing and time.monotonic() < deadline:
             seen = await examples_of(client)

@@ -62,10 +62,10 @@ async def limited(core: RedisCore, subject: str, **limits: str) -> None:
 
 async def measured(core: RedisCore) -> None:
     """Measure now what an owner uses, whose nodes were published to."""
-    core._quota_use.judge(bare_jid(ALICE), 0)
-    await core._quota_use.refresh()
-    await core._quota_use.measure()
-    await core._quota_use.refresh()
+    core.quota_use.published[bare_jid(ALICE)] += 0
+    await core.quota_use.refresh()
+    await core.quota_use.measure()
+    await core.quota_use.refresh()
 
 
 async def problem(core: RedisCore, command: Any) -> Problem:  # noqa: ANN401  (any command)

@@ -226,7 +226,7 @@ class Scene:
     def word(self) -> str:
         """Choose what a queue says of a reference."""
         return self.dice.choice(
-            ["unused", "passed", "silent", "early", "unknown", "ended", "reached", "bounced", "gone", "5000"]
+            ["unused", "passed", "silent", "unknown", "ended", "reached", "bounced", "gone", "5000"]
         )
 
     def reference(self) -> str:

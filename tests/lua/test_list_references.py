@@ -12,4 +12,4 @@ def test_listed(unopened: Queue) -> None:
     unopened.turn(queue="a b@life/3", asks=2, named="t")
     cursor, rows = unopened.run("list_references", scan="0").rows
     assert cursor == "0"
-    assert sorted(rows) == [[f"t-{number}", subid(W1), "a b@life/3", unopened.now + 3_000] for number in range(2)]
+    assert sorted(rows) == [[f"t-{number}", subid(W1), "a b@life/3", unopened.now + 3_000, ""] for number in range(2)]

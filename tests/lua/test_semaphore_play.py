@@ -125,7 +125,7 @@ class Play:
         answer = self.leaves[number].run(
             "check_references", {"reference": name, "deadline": deadline, "reason": reason}
         )
-        self.book(f"{name} {answer.rows[0]}")
+        self.book("" if answer.rows == ["early"] else f"{name} {answer.rows[0]}")
         self.handle(number, answer)
 
     def sweep(self, at: int) -> None:

@@ -16,7 +16,7 @@ def test_reads_and_stores() -> None:
     texts = {"nodes": "1", "partitions": "5", "items": "2", "bytes": "3", "publish_rate": "4/m"}
     assert Quota.read(texts) == WHOLE == Quota.parse(str(WHOLE))
     assert WHOLE.measures and not Quota(publish_rate="1/s").measures
-    assert Quota.read({"items": "0"}).limits_by_name() == {"items": 0} and not Quota(nodes=1).meters
+    assert Quota.read({"items": "0"}).limits_by_name() == {"items": 0} and not Quota(nodes=1).limits_publishes
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class Publish:
     A `ticket` makes repeats of the publish take effect once (QoS assured); a `digest` of the content detects different content
     under the same ticket. Without a `partition` the group `key` chooses one, then the item's id, then free credit (E14).
     `options` are fields by their wire names that the node must be configured with (P18). The core notes why it is `refused`
-    unless it repeats what is stored.
+    unless it repeats what is stored, and whether the sender was found to be `subscribed`.
     """
 
     node: str
@@ -35,6 +35,7 @@ class Publish:
     hints: Hints = NO_HINTS
     digest: str = ""
     refused: Refused | None = None
+    subscribed: bool = False
 
 
 @frozen

@@ -111,7 +111,7 @@ class Received:
     """What a pull subscription holds, oldest locks first; it expires at `until_ms`, Redis's clock. `more`: a limit cut the list.
 
     `held` has how many it holds in each partition that was asked. Its `credit` is known where its lease is. `owned`: it
-    gets nothing, because each partition has an owner (E28).
+    gets nothing, because each partition has an owner (E28). `short`: items wait, and a collection has no credit free for it.
     """
 
     items: tuple[HeldItem, ...]
@@ -120,6 +120,7 @@ class Received:
     held: Mapping[Partition, int] = field(default_factory=dict, hash=False)
     credit: int = 0
     owned: bool = False
+    short: bool = False
 
 
 @frozen

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -114,19 +114,19 @@ class Turns:
         self.take()
         return answer
 
-    async def withdraw(self, record: NodeRecord, *, whose: Collection[str] = ()) -> None:
-        """End what is held in queues that are not below the collection, or do not admit the subscriber, or by these subids.
+    async def withdraw(self, record: NodeRecord) -> None:
+        """End what is held in queues that are not below the collection or do not admit the subscriber, and what is to end anyway.
 
         Queues may also admit others than before.
         """
         self._afresh = True
         self.take()
-        looks = [replace(each, reason=WITHDRAWN) for each in await self._find_forbidden(record, whose)]
+        looks = [replace(each, reason=each.reason or WITHDRAWN) for each in await self._find_forbidden(record)]
         # What cannot be ended now, the collection looks at again.
         self.book((each.name, WITHDRAWN) for each in looks)
         await self._look(looks)
 
-    async def _find_forbidden(self, record: NodeRecord, ended: Collection[str]) -> list[Look]:
+    async def _find_forbidden(self, record: NodeRecord) -> list[Look]:
         """Return the references that queues must not hold."""
         references: list[tuple[str, Look]] = []
         scan, begun = "0", False
@@ -154,7 +154,7 @@ class Turns:
         return [
             each
             for subid, each in references
-            if subid in ended or each.queue not in levels or (subid in whose and not admits(each.queue, *whose[subid]))
+            if each.reason or each.queue not in levels or (subid in whose and not admits(each.queue, *whose[subid]))
         ]
 
     def _ask_own(self, command: AnyCommand) -> asyncio.Future[Any]:
@@ -174,7 +174,8 @@ class Turns:
                 answer.cancel()
             self._answers.clear()
             for _pull, pulled in self._pulls:
-                pulled.cancel()
+                if not pulled.done():
+                    pulled.set_result(_NO_LOAN)
             self._pulls.clear()
 
     async def _take_turn(self) -> None:
@@ -254,7 +255,8 @@ class Turns:
             self._pipeline(queue), CheckReferences(queue.node, queue.number, queue.incarnation, tuple(looks))
         )
         if isinstance(outcome, Told):
-            self.book(outcome.words)
+            # A receive is under way: the collection looks again.
+            self.book(each for each in outcome.words if each[1] != "early")
         else:
             gone = isinstance(outcome, Refused) and outcome.problem.is_gone
             self.book((each.name, "ended" if gone else "silent") for each in looks)

@@ -198,14 +198,18 @@ class ReceiveNow:
     woken: frozenset[Partition] = frozenset()
     held: Mapping[Partition, int] = field(default_factory=dict, hash=False)
 
+    @property
+    def takes(self) -> bool:
+        """Whether it receives items, and does not only look."""
+        return self.command.takes and self.command.only is None
+
     def from_only_partition(self) -> ReceiveFrom:
         """Return the command for the only partition of a node."""
         command = self.command
         limit = OWN_CREDIT if command.limit is None else command.limit
-        takes = command.takes and command.only is None
         after = command.only[2] - 1 if command.only else next(iter(command.after.values()), 0)
         about = command.node, command.sender, command.jid, command.lease_ms or 0
-        return ReceiveFrom(*about, limit if takes else None, command.lock_ms, after, self.process)
+        return ReceiveFrom(*about, limit if self.takes else None, command.lock_ms, after, self.process)
 
 
 @frozen

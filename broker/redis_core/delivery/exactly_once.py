@@ -19,9 +19,11 @@ from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Rese
 from broker.model.frozen import frozen
 from broker.model.hints import Hints
 from broker.model.names import Jid, bare_jid, domain, resource
+from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.registry.authorization import accepting
 from broker.settings import Settings
 
 log = structlog.get_logger()
@@ -127,13 +129,12 @@ class ExactlyOnce:
         server: Server,
         settings: Settings,
         publish: Callable[[Publish], Awaitable[Any]],
-        admits: Callable[[Publish], Awaitable[Refused | None]],
-        accepts: Callable[[Publish], Awaitable[Refused | None]],
+        admits: Callable[[Publish], Awaitable[NodeRecord | Refused]],
     ) -> None:
-        """Publish by `publish`; `admits` refuses who may not publish to a node, `accepts` what it does not take now."""
+        """Publish by `publish`; `admits` returns the node that somebody may publish to."""
         self._server = server
         self._publish = publish
-        self._admits, self._accepts = admits, accepts
+        self._admits = admits
         self._hold_ms = int(settings.reservation_seconds * 1000)
         self._shared: dict[str, Value] = {
             "now": "",
@@ -171,7 +172,9 @@ class ExactlyOnce:
 
     async def reserve(self, command: Reserve) -> Result:
         """Reserve an item id for a sender that may publish to the node."""
-        refused = await self._admits(Publish(command.node, command.sender, None, b"", 0))
+        publish = Publish(command.node, command.sender, None, b"", 0, subscribed=True)
+        node = await self._admits(publish)
+        refused = node if isinstance(node, Refused) else accepting(publish, node)
         if refused is not None:
             return refused
         whose = reservation_key(command.sender, command.node, "")
@@ -190,10 +193,11 @@ class ExactlyOnce:
             key=command.key,
             hints=command.hints,
         )
-        refused = await self._admits(publish)
-        if refused is not None:
-            return refused
-        refused = await self._accepts(publish)
+        # Whether the sender is subscribed is asked when it is published.
+        node = await self._admits(replace(publish, subscribed=True))
+        if isinstance(node, Refused):
+            return node
+        refused = accepting(publish, node)
         named = reservation_key(publish.sender, publish.node, item_id)
         record = new_message(PrepareMessage(publish.sender, item_id, publish, "")).pack()
         only = "1" if refused else ""

@@ -30,7 +30,6 @@ from broker.redis_core.records.records import Records
 from broker.redis_core.records.tree import move_record
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admit
-from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.registry.rows import refusal
 
@@ -172,15 +171,9 @@ class NodeService:
         placed = record if await self._tree.find_above(record) else move_record(record, None)
         return Described(placed, await self._tree.children(record))
 
-    async def admits(self, command: Publish) -> Refused | None:
-        """Return why somebody may not publish to a node, or None."""
-        record = await admit(self._store, command, command.node)
-        return record if isinstance(record, Refused) else None
-
-    async def accepts(self, command: Publish) -> Refused | None:
-        """Return why a node does not take an item now, or None."""
-        record = await self._store.read_with_admins(command.node)
-        return None if record is None else accepting(command, record)
+    async def admits(self, command: Publish) -> NodeRecord | Refused:
+        """Return the node that somebody may publish to, or the refusal."""
+        return await admit(self._store, command, command.node)
 
     async def configure(self, command: Configure) -> Result:
         """Change a node's configuration and place, then the copies in its partitions."""
@@ -299,12 +292,12 @@ class NodeService:
         through = await self._tree_events.find_workers_above(record)
         above = await self._tree.find_above(record)
         if record.config.collects:
-            subscriptions = await self._tree_events.scopes(command.node)
-            through = list(dict.fromkeys(jid for jid, _whose in subscriptions))
-            # The leaves stay: items that are held through the collection return to them, and holders are notified.
+            through = await self._subscribers(command.node)
+            # The leaves stay: items that are held through the collection return to them, and holders are notified. What a
+            # deletion that was cut short has noted is ended by the next one.
             for jid in through:
-                await self._ask(Leave(command.node, jid, release=False))
-            await self._tree_events.withdraw_all(record.name, {whose for _jid, whose in subscriptions})
+                await self._ask(Leave(command.node, jid, told=True))
+            await self._tree_events.apply_in((record.name,))
             for jid in through:
                 await self._subscriptions.remove(command.node, jid)
         jids = await self._store.delete(record)

@@ -5,7 +5,7 @@ Subscribers are notified. Must not know what has changed, or how credit is lent.
 
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from broker.model.items import TreeEvent
@@ -40,11 +40,6 @@ class TreeEvents:
         for each in collections:
             with contextlib.suppress(CorruptRecord):
                 await self._withdraw(each)
-
-    async def withdraw_all(self, collection: str, whose: Collection[str]) -> None:
-        """Withdraw what these subids hold through a collection that is about to be deleted."""
-        with contextlib.suppress(CorruptRecord):
-            await self._withdraw(collection, whose=whose)
 
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
         """Notify the subscribers of tree events above a node that it came or went."""

@@ -92,7 +92,8 @@ def _read_moved(_command: MoveFromPartition, reply: ScriptReply, _record: NodeRe
 
 
 def _admit_intake(command: AcceptHandover, record: NodeRecord) -> Values:
-    return {**intake(command, record), "once_ms": TICKET_MS}
+    taken = {name: value for name, value in intake(command, record).items() if name != "publish_rate"}
+    return taken | {"once_ms": TICKET_MS}
 
 
 def _admit_row(command: AcceptHandover, _record: NodeRecord) -> Values:

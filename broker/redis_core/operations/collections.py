@@ -95,8 +95,8 @@ def _read_told(command: CheckReferences, reply: ScriptReply, _record: NodeRecord
 def _read_references(_command: ListReferences, reply: ScriptReply, _record: NodeRecord) -> References:
     scan, rows = reply.rows
     found = (
-        (whose.decode(), Look(Partition.parse(queue.decode()), name.decode(), deadline))
-        for name, whose, queue, deadline in rows
+        (whose.decode(), Look(Partition.parse(queue.decode()), name.decode(), deadline, reason.decode()))
+        for name, whose, queue, deadline, reason in rows
     )
     return References(scan.decode(), tuple(found))
 

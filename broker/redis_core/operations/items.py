@@ -96,12 +96,8 @@ def intake(_command: object, record: NodeRecord) -> Values:
         # A queue's bound is the node's; a log keeps so many in each partition.
         "max_items": -(-config.max_items // config.partitions) if config.queueing else config.max_items,
         "node_full": config.node_full.value,
+        "publish_rate": rate_rule(config.publish_rate) if config.publish_rate else "",
     }
-
-
-def _publish_arguments(command: object, record: NodeRecord) -> Values:
-    rate = record.config.publish_rate
-    return {**intake(command, record), "publish_rate": rate_rule(rate) if rate else ""}
 
 
 def publish_row(command: Publish, _record: NodeRecord) -> Values:
@@ -306,7 +302,7 @@ def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> R
     return Browsed(items, reply.more, count, Position.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", read_published, _publish_arguments, publish_row, when_full="find_repeat")
+publish = Call("publish", read_published, intake, publish_row, when_full="find_repeat")
 retract = Call("retract", _read_retracted, lambda _command, _record: {"together": ""}, _request_row)
 retract_batch = Call("retract", _read_retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 complete = Call("complete", _read_retracted, row=_complete_row)

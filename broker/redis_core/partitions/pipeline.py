@@ -25,9 +25,10 @@ from broker.model.items import NodeEvent, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
-from broker.model.results import Refused
+from broker.model.results import Published, Refused
 from broker.redis_core.commands.admin_parts import OutcomeDue
 from broker.redis_core.commands.collections import Asks
+from broker.redis_core.commands.dependency_parts import DependentStored
 from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
@@ -61,6 +62,7 @@ from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
+from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import CALLS, ROWS, refusal
 from broker.tasks import FAILED, STOPPED, Request, start
 
@@ -309,7 +311,7 @@ class PartitionPipeline:
         """Split requests into allowed and refused ones; without a record all are refused."""
         if record is None:
             return [], [(request, GONE) for request in requests]
-        allowed, refused = [], []
+        allowed, refused, quotas = [], [], self._core.quota_use
         incarnations = {"", record.incarnation}
         for request in requests:
             command = request.command
@@ -319,7 +321,9 @@ class PartitionPipeline:
                 reason = GONE
             if reason is None:
                 if isinstance(command, Publish):
-                    refused_for = command.refused or self._core.refuse_publish(command, record)
+                    refused_for = command.refused or accepting(command, record)
+                    if not refused_for and quotas.used_up:
+                        refused_for = quotas.judge(record.creator)
                     request.judged = replace(command, refused=refused_for) if refused_for else command
                 allowed.append(request)
             else:
@@ -402,6 +406,11 @@ class PartitionPipeline:
             results = list(map(call.result, map(_COMMAND, requests), parts, repeat(record)))
             for request, result in zip(requests, results, strict=True):
                 request(result)
+            if issubclass(kind, Publish):
+                for each in results:
+                    stored = each.published if isinstance(each, DependentStored) else each
+                    if isinstance(stored, Published) and not stored.duplicate:
+                        self._core.quota_use.published[record.creator] += 1
         except Exception as error:  # noqa: BLE001  (logged)
             self._log_defect(error, kind)
             self._fail(requests)

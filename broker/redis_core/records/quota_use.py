@@ -6,6 +6,7 @@ publish goes, nor whether it repeats one.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -24,13 +25,18 @@ from broker.redis_core.redis_client.failure_log import FailureLog
 
 log = structlog.get_logger()
 
-MEASURE_MS: Final = 1_500
-"""Shortest interval between two measurements; it is fifty times as long as the last one took, if that is more."""
+MEASURE_MS = 1_500
+LONGEST_MS = 60_000
+"""Shortest and longest interval between two measurements: fifty times as long as the last one took."""
 
 _SHARE: Final = 50
 
 _BURST_MICROS: Final = 1_000_000
 """How far a rate may run ahead of the clock, besides one publish."""
+
+_DEBT_MICROS = 60_000_000
+_DEBT_PUBLISHES = 10
+"""How long an owner waits at most after it has published too much: a minute, and as long as ten publishes take."""
 
 
 @frozen
@@ -50,12 +56,12 @@ class Use:
         """Write it as it is stored."""
         return f"{self.items} {self.bytes} {self.at_micros}"
 
-    def refuse(self, subject: str, quota: Quota, size: int, now_micros: float) -> Refused | None:
-        """Refuse one more publish of so many bytes, if the quota has no room for it."""
+    def refuse(self, subject: str, quota: Quota, now_micros: float) -> Refused | None:
+        """Refuse one more publish, if the quota is used up."""
         whose = "the node's owner" if "@" in subject else f"all owners of {subject}"
-        for name, used, more in (("items", self.items, 1), ("bytes", self.bytes, size)):
+        for name, used in (("items", self.items), ("bytes", self.bytes)):
             most = getattr(quota, name)
-            if most is not None and used + more > most:
+            if most is not None and used >= most:
                 detail = (
                     f"the quota of {whose} is {most} {name} in all nodes, and {used} are in use:"
                     " publish again when items are done, or ask an administrator for more"
@@ -79,85 +85,97 @@ class QuotaUse:
         self._quotas = quotas
         self._now_ms = now_ms
         self._count = count
-        self._published: dict[Jid, int] = {}
-        self._used: dict[str, Use] = {}
+        self.published = Counter[Jid | None]()
+        """What was published here to the nodes of each owner since it was last said."""
+        self._refreshing = False
+        self.used_up: dict[str, Use] = {}
+        """What was measured last of owners and domains whose quota was used up then."""
         self._failures = FailureLog("the use of quotas is not known")
 
-    def judge(self, owner: Jid | None, size: int) -> Refused | None:
-        """Return why a publish of so many bytes to a node of `owner` is over a quota, and note it otherwise."""
-        quotas = self._quotas.find_publish_quotas(owner)
-        if not quotas or owner is None:
-            return None
-        published = self._published.setdefault(owner, 0)
-        for subject, quota in quotas.items():
-            use = self._used.get(subject)
-            refused = use and use.refuse(subject, quota, size, self._now_ms() * 1000)
+    def judge(self, owner: Jid | None) -> Refused | None:
+        """Return why a publish to a node of `owner` is over a quota."""
+        for subject, quota in self._quotas.find_publish_quotas(owner).items():
+            use = self.used_up.get(subject)
+            refused = use and use.refuse(subject, quota, self._now_ms() * 1000)
             if refused:
+                # It is measured as long as somebody wants to publish.
+                self.published[owner] += 0
                 self._count("quota_refused")
                 return refused
-        self._published[owner] = published + 1
         return None
 
     async def refresh(self) -> None:
         """Read the quotas and what was measured last, say what was published here, and measure if nobody else does."""
-        await self._quotas.refresh()
-        published, self._published = self._published, {}
+        if self._refreshing:
+            return
+        self._refreshing = True
         try:
-            await self._exchange(published)
+            await self._quotas.refresh()
+            await self._exchange()
         except (CoreUnavailable, ScriptDefect, ValueError) as error:
             self._failures.report(error)
         else:
             self._failures.note_success()
+        finally:
+            self._refreshing = False
 
-    async def _exchange(self, published: Mapping[Jid, int]) -> None:
+    async def _exchange(self) -> None:
+        published = self.published.copy()
+        self.published.clear()
         use, told, measuring = (keys.of_service(name) for name in ("quota_use", "quota_published", "quota_measuring"))
-        if published:
-            lines = [("HINCRBY", told, owner, count) for owner, count in published.items()]
-            # The first one measures until the key expires, also one that dies in between.
+        owners = {owner: count for owner, count in published.items() if owner and owner not in self._quotas.admins}
+        lines = [("HINCRBY", told, owner, count) for owner, count in owners.items()]
+        if lines:
+            # The first one measures; the key expires, since that one may die.
             *_, asked, _expires = await self._server.commands(
-                [*lines, ("HINCRBY", measuring, "asked", 1), ("PEXPIRE", measuring, MEASURE_MS, "NX")]
+                [*lines, ("HINCRBY", measuring, "asked", 1), ("PEXPIRE", measuring, LONGEST_MS, "NX")]
             )
             if asked == 1:
                 began = time.monotonic()
                 await self.measure()
-                pause = int((time.monotonic() - began) * 1000 * _SHARE)
-                if pause > MEASURE_MS:
-                    await self._server.command("PEXPIRE", measuring, pause)
+                pause = max(MEASURE_MS, int((time.monotonic() - began) * 1000 * _SHARE))
+                await self._server.command("PEXPIRE", measuring, min(pause, LONGEST_MS))
         found = await self._server.command("HGETALL", use)
-        self._used = {name.decode(): Use.parse(line.decode()) for name, line in found.items()}
+        known = {name.decode(): Use.parse(line.decode()) for name, line in found.items()}
+        self.used_up = {subject: one for subject, one in known.items() if self._is_used_up(subject, one)}
 
     async def measure(self) -> None:
-        """Measure for all frontends."""
+        """Measure for all frontends: what was published to since, and what is used up. What cannot be measured keeps its line."""
         use, told = keys.of_service("quota_use"), keys.of_service("quota_published")
-        published, before = await self._server.commands([("HGETALL", told), ("HGETALL", use)])
+        published, _taken, before = await self._server.commands([("HGETALL", told), ("UNLINK", told), ("HGETALL", use)])
         counts = {Jid(name.decode()): int(count) for name, count in published.items()}
         known = {name.decode(): Use.parse(line.decode()) for name, line in before.items()}
-        await self._quotas.find_default()
         quotas: dict[str, Quota] = {}
         for owner in counts:
             quotas |= self._quotas.find_publish_quotas(owner)
         for subject, one in known.items():
-            quota = self._quotas.find_publish_quotas(Jid(subject)).get(subject)
-            if quota and one.refuse(subject, quota, 1, self._now_ms() * 1000):
-                quotas.setdefault(subject, quota)
+            quota = self._quotas.find_one(subject)
+            if quota and self._is_used_up(subject, one):
+                quotas[subject] = quota
         measured = {
             subject: await self._measure(subject, quota, counts, known.get(subject, Use()))
             for subject, quota in quotas.items()
         }
         changes = [("HDEL", use, *gone)] if (gone := known.keys() - measured.keys()) else []
         changes += [("HSET", use, subject, str(one)) for subject, one in measured.items()]
-        # What was published meanwhile counts next time.
-        changes += [("HINCRBY", told, owner, -count) for owner, count in counts.items()]
-        await self._server.commands(changes)
-        rest = await self._server.command("HGETALL", told)
-        if idle := [owner for owner, count in rest.items() if int(count) == 0]:
-            await self._server.command("HDEL", told, *idle)
+        if changes:
+            await self._server.commands(changes)
+
+    def _is_used_up(self, subject: str, use: Use) -> bool:
+        quota = self._quotas.find_one(subject)
+        return quota is not None and use.refuse(subject, quota, self._now_ms() * 1000) is not None
 
     async def _measure(self, subject: str, quota: Quota, counts: Mapping[Jid, int], before: Use) -> Use:
-        items, size = await self._quotas.measure(subject, quota) if quota.measures else (0, 0)
+        items, size = before.items, before.bytes
+        try:
+            items, size = await self._quotas.measure(subject, quota)
+        except CoreUnavailable as error:
+            # A partition is away: others are measured all the same.
+            self._failures.report(error)
         at = 0.0
         if quota.publish_rate:
             number, period_ms, _burst = map(int, rate_rule(quota.publish_rate).split())
+            interval, now = period_ms * 1000 / number, self._now_ms() * 1000
             made = sum(count for owner, count in counts.items() if subject in {owner, domain(owner)})
-            at = max(before.at_micros, self._now_ms() * 1000) + made * period_ms * 1000 / number
-        return Use(items, size or 0, int(at))
+            at = min(max(before.at_micros, now) + made * interval, now + _DEBT_MICROS + _DEBT_PUBLISHES * interval)
+        return Use(items, size, int(at))

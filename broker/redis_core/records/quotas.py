@@ -28,6 +28,9 @@ FRESH_SECONDS: Final = 2.0
 DEFAULT_BYTES: Final = 2**30
 """What an owner's nodes may take by default where no Redis has a limit."""
 
+DEFAULT_SECONDS: Final = 60.0
+"""How often a frontend looks how much that is."""
+
 OWNERS: Final = 10_000
 """Owners whose quotas are looked up once."""
 
@@ -41,15 +44,15 @@ class Quotas:
     def __init__(self, server: Server, store: NodeStore) -> None:
         """Know no quota until they are read."""
         self._server = server
-        self._store = store
+        self._store, self.admins = store, store.admins
         self._known: dict[str, Quota] = {}
         self._unreadable: dict[bytes, bytes] = {}
         self._failures = FailureLog("quotas not read")
-        self._metered: dict[Jid, dict[str, Quota]] = {}
+        self._limiting: dict[Jid, dict[str, Quota]] = {}
         self._read_at = 0.0
         self._statuses: tuple[QuotaStatus, ...] = ()
         self._measure_at = 0.0
-        self._default = Quota()
+        self._default, self._default_at = Quota(), -DEFAULT_SECONDS
 
     @property
     def due(self) -> bool:
@@ -70,13 +73,15 @@ class Quotas:
                     log.warning("a quota cannot be read", subject=name.decode(errors="replace"), error=str(error))
         self._unreadable = unreadable
         if known != self._known:
-            self._known, self._metered = known, {}
+            self._known, self._limiting = known, {}
         return known
 
     async def refresh(self) -> None:
         """Read them again; while they cannot be read the known ones hold."""
         try:
             await self.read()
+            if time.monotonic() > self._default_at + DEFAULT_SECONDS:
+                await self.find_default()
         except (CoreUnavailable, ScriptDefect) as error:
             self._failures.report(error)
         else:
@@ -84,23 +89,28 @@ class Quotas:
 
     async def find_default(self) -> None:
         """Find out how many bytes an owner may have without a quota of bytes: a quarter of the smallest Redis."""
+        self._default_at = time.monotonic()
         reports = await self._server.everywhere("INFO", "memory")
         sizes = [int(read_info(each).get("maxmemory", 0)) for each in reports.values()]
         default = Quota(bytes=min((size // 4 for size in sizes if size), default=DEFAULT_BYTES))
         if default != self._default:
-            self._default, self._metered = default, {}
+            self._default, self._limiting = default, {}
 
     def find_publish_quotas(self, owner: Jid | None) -> dict[str, Quota]:
         """Return the quotas by subject that limit publishes to an owner's nodes; empty for administrators."""
-        if owner is None or owner in self._store.admins:
+        if owner is None or owner in self.admins:
             return {}
-        found = self._metered.get(owner)
+        found = self._limiting.get(owner)
         if found is None:
-            if len(self._metered) >= OWNERS:
-                self._metered = {}
-            found = {name: quota for name, quota in self.find(owner).items() if quota.meters}
-            self._metered[owner] = found
+            if len(self._limiting) >= OWNERS:
+                self._limiting = {}
+            found = {name: quota for name, quota in self.find(owner).items() if quota.limits_publishes}
+            self._limiting[owner] = found
         return found
+
+    def find_one(self, subject: str) -> Quota | None:
+        """Return the quota of an owner or a domain."""
+        return self.find(Jid(subject))[subject] if "@" in subject else self._known.get(subject)
 
     def find(self, owner: Jid) -> dict[str, Quota]:
         """Return the quotas by subject that hold for an owner, one with the bytes that an owner has by default."""
@@ -125,11 +135,11 @@ class Quotas:
         items, size = await self._add_up(records, items=True, size=quota.bytes is not None)
         return QuotaStatus(subject, quota, len(records), sum(each.config.partitions for each in records), items, size)
 
-    async def measure(self, subject: str, quota: Quota) -> tuple[int, int | None]:
-        """Return the items and bytes that the nodes of a subject hold, as far as they are limited."""
-        return await self._add_up(
-            await self._records(subject), items=quota.items is not None, size=quota.bytes is not None
-        )
+    async def measure(self, subject: str, quota: Quota) -> tuple[int, int]:
+        """Return the items and bytes that the nodes of a subject hold; 0 of what is not limited."""
+        records = await self._records(subject) if quota.measures else []
+        items, size = await self._add_up(records, items=quota.items is not None, size=quota.bytes is not None)
+        return items, size or 0
 
     async def _records(self, subject: str) -> list[NodeRecord]:
         names = await self._store.created_nodes.members(Jid(subject))

@@ -62,6 +62,7 @@ _NEVER_SELECTS = Refused(
     Problem.OPTIONS_INVALID,
     "a subscription to a collection has no selector: it takes what a queue's own subscribers leave",
 )
+_CHANGED = Refused(Problem.UNAVAILABLE, "the node was changed just now: publish again")
 _NO_PUBLISHER = Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
 NOT_SUBSCRIBED = Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
 _NO_RESULTS = Refused(
@@ -190,11 +191,15 @@ def visible(affiliation: str, access_model: str) -> bool:
     return affiliation != Affiliation.OUTCAST.value
 
 
-def publishing(_command: Publish, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
+def publishing(command: Publish, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     """Authorize a publish. Only who may publish learns that an item is stored already."""
-    if record.config.publish_model is PublishModel.PUBLISHERS and affiliation not in _PUBLISHERS:
+    model = record.config.publish_model
+    if model is PublishModel.OPEN or affiliation in _PUBLISHERS:
+        return None
+    if model is PublishModel.PUBLISHERS:
         return _NO_PUBLISHER
-    return None
+    # The node admitted everybody a moment ago: the router asks when it is repeated.
+    return None if command.subscribed else _CHANGED
 
 
 def accepting(command: Publish, record: NodeRecord) -> Refused | None:
@@ -215,9 +220,10 @@ def accepting(command: Publish, record: NodeRecord) -> Refused | None:
 
 
 def must_be_subscribed(record: NodeRecord, command: Publish) -> bool:
-    """Return whether somebody may publish only while subscribed, with any resource and at any door."""
-    subscribers = record.config.publish_model is PublishModel.SUBSCRIBERS
-    return subscribers and record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
+    """Return whether it is still to be asked whether a sender is subscribed, where subscribers publish."""
+    if command.subscribed or record.config.publish_model is not PublishModel.SUBSCRIBERS:
+        return False
+    return record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
 
 
 def may_await(record: NodeRecord, publisher: Jid) -> bool:

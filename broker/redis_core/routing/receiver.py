@@ -52,35 +52,37 @@ class Receiver:
         record = await self._known.read()
         if record is None:
             return GONE
-        command, collects = now.command, record.config.collects
-        takes = command.takes and command.only is None
+        command, collects, takes = now.command, record.config.collects, now.takes
         first = record.partition(FIRST_PARTITION)
-        look = 0 if takes else None
-        asked = replace(_part(now, first, None if collects else look), lease_ms=command.lease_ms or 0)
+        asked = replace(_part(now, first, 0 if takes and not collects else None), lease_ms=command.lease_ms or 0)
         begun: Outcome = await ask_pipeline(self._pipeline(first), asked)
         if not isinstance(begun, ReceivedFrom):
             return begun
-        others = list(await self._find_leaves(record)) if collects else list(record.partitions[FIRST_PARTITION + 1 :])
-        if now.woken:
-            others = [each for each in others if each in now.woken]
-        found = {first: begun}
-        for page in range(0, len(others), _PAGE):
-            some = others[page : page + _PAGE]
-            looks = [replace(_part(now, each, look, begun.selector), below=collects) for each in some]
-            found |= await self._ask(looks)
-        if takes:
-            waiting = [each for each, of in found.items() if of.waits]
-            turn = next(self._turns) % max(1, len(waiting))
-            waiting = [*waiting[turn:], *waiting[:turn]]
-            limit = begun.received.credit if command.limit is None else command.limit
-            if collects:
-                found |= await self._receive_below(now, begun.selector, {each: found[each] for each in waiting}, limit)
-            else:
+        limit = begun.received.credit if command.limit is None else command.limit
+        turn = next(self._turns)
+        if collects:
+            others = _rotate(_choose(await self._find_leaves(record), now), turn)
+            found, short = await self._receive_below(now, begun.selector, others, limit)
+        else:
+            others = _choose(record.partitions[FIRST_PARTITION + 1 :], now)
+            found, short = {first: begun} | await self._look(now, others, begun.selector), False
+            if takes:
+                waiting = [each for each in _rotate([first, *others], turn) if each in found and found[each].waits]
                 found |= await self._receive_here(now, begun.selector, waiting, found, limit)
+        found = {first: begun} | found
         # A collection's own partition holds nothing; one that cannot answer now may have no owner.
         holding = others if collects else [first, *others]
         owned = bool(holding) and all(each in found and found[each].received.owned for each in holding)
-        return replace(received([of.received for of in found.values()]), owned=owned and not now.woken)
+        return replace(received([of.received for of in found.values()]), owned=owned and not now.woken, short=short)
+
+    async def _look(self, now: ReceiveNow, some: Sequence[Partition], selector: str, *, below: bool = False) -> _Found:
+        """See what is held in partitions, and whether items wait there."""
+        look = 0 if now.takes else None
+        found: _Found = {}
+        for page in range(0, len(some), _PAGE):
+            asked = [replace(_part(now, each, look, selector), below=below) for each in some[page : page + _PAGE]]
+            found |= await self._ask(asked)
+        return found
 
     async def _receive_here(
         self,
@@ -104,28 +106,51 @@ class Receiver:
         return found
 
     async def _receive_below(
-        self, now: ReceiveNow, selector: str, waiting: Mapping[Partition, ReceivedFrom], limit: int
-    ) -> _Found:
-        """Receive from queues below the collection under the references that it lends, until it lends no more."""
-        command = now.command
+        self, now: ReceiveNow, selector: str, leaves: Sequence[Partition], limit: int
+    ) -> tuple[_Found, bool]:
+        """Look at queues below the collection, and receive under the references that it lends, until it lends no more.
+
+        Returns also whether items wait that it has lent nothing for.
+        """
         found: _Found = {}
-        for each, of in waiting.items():
-            wanted = min(limit, of.waits, MOST_RECEIVED)
-            pull = Pull(each, subid(command.jid), wanted, command.limit, of.stamp_ms, of.lock_ms)
-            loan = await self._collection.pull(pull)
-            unused = loan.names
-            # A process that has slept sends none.
-            if loan.names and time.monotonic() <= loan.sent_until:
-                asked = replace(_part(now, each, len(loan.names), selector), below=True, loan=loan)
-                more = await self._ask([asked])
-                found |= more
-                # Without an answer only the queue knows what became of them.
-                unused = more[each].unused if more else ()
-            self._collection.book((name, "unused") for name in unused)
-            limit -= len(loan.names) - len(unused)
-            if not limit or (len(loan.names) < wanted and not unused):
-                break
-        return found
+        left, short = limit, False
+        for page in range(0, len(leaves), _PAGE):
+            looked = await self._look(now, leaves[page : page + _PAGE], selector, below=True)
+            found |= looked
+            waiting = [each for each, of in looked.items() if of.waits] if now.takes else []
+            while waiting and left and not short:
+                some, wanted = list[Partition](), 0
+                while waiting and wanted < left:
+                    some.append(waiting.pop(0))
+                    wanted += min(looked[some[-1]].waits, MOST_RECEIVED)
+                lent, used = await self._receive_some(now, selector, {each: looked[each] for each in some}, left, found)
+                left, short = left - used, lent < min(wanted, left)
+        return found, short
+
+    async def _receive_some(
+        self, now: ReceiveNow, selector: str, some: Mapping[Partition, ReceivedFrom], limit: int, found: _Found
+    ) -> tuple[int, int]:
+        """Receive from queues below the collection at once; returns how many references it lent, and how many may be in use."""
+        command = now.command
+        pulls = [
+            Pull(each, subid(command.jid), min(of.waits, limit, MOST_RECEIVED), command.limit, of.stamp_ms, of.lock_ms)
+            for each, of in some.items()
+        ]
+        loans = await asyncio.gather(*map(self._collection.pull, pulls))
+        unused = [name for loan in loans if time.monotonic() > loan.sent_until for name in loan.names]
+        # A process that has slept sends none.
+        asked = [
+            replace(_part(now, each, len(loan.names), selector), below=True, loan=loan)
+            for each, loan in zip(some, loans, strict=True)
+            if loan.names and time.monotonic() <= loan.sent_until
+        ]
+        more = await self._ask(asked)
+        found |= more
+        # Without an answer only the queue knows what became of them.
+        unused += [name for of in more.values() for name in of.unused]
+        self._collection.book((name, "unused") for name in unused)
+        lent = sum(len(loan.names) for loan in loans)
+        return lent, lent - len(unused)
 
     def forget(self) -> None:
         """Read again which partitions are below the collection."""
@@ -146,6 +171,17 @@ class Receiver:
         outcomes: list[Outcome] = await asyncio.gather(*asked)
         found = zip(partitions, outcomes, strict=True)
         return {each: outcome for each, outcome in found if isinstance(outcome, ReceivedFrom)}
+
+
+def _choose(partitions: Sequence[Partition], now: ReceiveNow) -> list[Partition]:
+    """Return the partitions to ask: of one that was woken only those that woke it."""
+    return [each for each in partitions if not now.woken or each in now.woken]
+
+
+def _rotate(partitions: Sequence[Partition], turn: int) -> list[Partition]:
+    """Return partitions so that each time another one is the first."""
+    first = turn % max(1, len(partitions))
+    return [*partitions[first:], *partitions[:first]]
 
 
 def _part(now: ReceiveNow, of: Partition, limit: int | None, selector: str = "=") -> ReceiveFrom:

@@ -4,7 +4,7 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -24,6 +24,7 @@ from broker.model.commands import (
 )
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
+from broker.model.options import PublishModel
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
 from broker.redis_core.collections.asking import Askers
@@ -167,12 +168,12 @@ class NodeRouter:
         """Drop the cached record; the next command reads it again."""
         self.known.forget()
 
-    async def apply_tree(self, whose: Collection[str] = ()) -> None:
-        """Apply a change of what is below the collection, and withdraw all that these subids hold there. Raises CorruptRecord."""
+    async def apply_tree(self) -> None:
+        """Apply a change of what is below the collection, and end what is to end there. Raises CorruptRecord."""
         record = await self.known.renew()
         self._receiver.forget()
         if record is not None and record.config.collects:
-            await self.turns.withdraw(record, whose=whose)
+            await self.turns.withdraw(record)
 
     @property
     def quiet(self) -> bool:
@@ -224,13 +225,16 @@ class NodeRouter:
         else:
             reply(refused)
 
-    def _route(
-        self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool, subscribed: bool = False
-    ) -> None:
+    def _route(self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> None:
         """Route a command; a cached record never refuses one, for the node may be another of its name by now."""
         record = self.known.record
-        if not subscribed and isinstance(command, Publish) and record and may.must_be_subscribed(record, command):
-            step = partial(self._route, command, partitions=partitions, cached=cached, subscribed=True)
+        if (
+            isinstance(command, Publish)
+            and record is not None
+            and record.config.publish_model is PublishModel.SUBSCRIBERS
+            and may.must_be_subscribed(record, command)
+        ):
+            step = partial(self._route, replace(command, subscribed=True), partitions=partitions, cached=cached)
             self._tasks.answer(self._check_subscribed(command), then(reply, _on_admitted, step))
             return
         where = place(command, partitions)

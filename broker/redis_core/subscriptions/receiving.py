@@ -21,6 +21,9 @@ from broker.redis_core.operations.operation import subid
 LOOK_SECONDS: Final = 5.0
 """Longest interval between two looks of one that waits: its wake-up may have been lost."""
 
+SHORT_SECONDS: Final = 0.5
+"""Interval between two looks beside waiting items, while a collection has no credit free."""
+
 OUTCOME_SECONDS: Final = (0.15, 1.0)
 """Shortest and longest interval between two looks for the end of an item."""
 
@@ -107,7 +110,9 @@ class Receiving:
             if found.owned or not now.process:
                 return found
             left = ends - time.monotonic()
-            woken = await waiting.wait(max(0.0, min(look, left)))
+            # What is in doubt, or on its way back, frees credit before long, and nobody is woken for that.
+            pause = min(SHORT_SECONDS, look) if found.short else look
+            woken = await waiting.wait(max(0.0, min(pause, left)))
             # The last look leaves no word: nobody waits any more.
             process = self._process if ends > time.monotonic() and not self._closing else ""
             now = ReceiveNow(command.node, command, process, woken, found.held if woken else {})

@@ -75,8 +75,8 @@ local function withdraw(name, one, reason)
 end
 
 -- Books what queues said of references, each with a word: `unused` (its subscriber has its turn again), `passed` (the same, and the queue
--- does not admit it for now), `silent` (the queue does not answer), `early` (it may still lock an item), `unknown` (it has no such lock), for
--- how many ms it has it, or how the lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdrawn` it is to end there. Returns the
+-- does not admit it for now), `silent` (the queue does not answer), `unknown` (it has no such lock, and never will), for how many ms it
+-- has it, or how the lock has ended: `ended`, `reached`, `bounced`, or `gone`. With `withdrawn` it is to end there. Returns the
 -- subids of those that bounced, each with whether nobody is there.
 function semaphore.book(words)
   local names, how, bounced = {}, {}, {}
@@ -94,7 +94,7 @@ function semaphore.book(words)
       withdraw(name, one, word)
     elseif one and tonumber(word) then
       confirm(name, one, tonumber(word))
-    elseif one and word ~= 'early' and not (word == 'silent' and one.ends + semaphore.SILENCE_MS > now()) then
+    elseif one and not (word == 'silent' and one.ends + semaphore.SILENCE_MS > now()) then
       finish(name, one)
       if word == 'unused' or word == 'passed' then restore_turn(one) end
       if word == 'passed' then

@@ -39,7 +39,7 @@ from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.registry.authorization import accepting, visible
+from broker.redis_core.registry.authorization import OUTCAST, accepting, visible
 from broker.redis_core.registry.rows import refusal
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
@@ -116,11 +116,19 @@ def test_approval() -> None:
 
 
 @pytest.mark.parametrize("model", [PublishModel.OPEN, PublishModel.SUBSCRIBERS])
-def test_publish_models(model: PublishModel) -> None:
-    """P7: anybody but an outcast passes on to the script, which knows the subscribers."""
+@pytest.mark.parametrize("subscribed", [False, True])
+def test_publish_models(model: PublishModel, *, subscribed: bool) -> None:
+    """P7: anybody but an outcast may publish, where subscribers do once the router has found the sender among them."""
+    command = Publish("n", ME, None, b"", 5, subscribed=subscribed)
     for standing in Affiliation:
-        may = "publish" in allowed(standing, NodeConfig(publish_model=model))
-        assert may == (standing is not Affiliation.OUTCAST)
+        record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=model), {Jid("me@x"): standing})
+        refused = refusal(command, record)
+        publisher = standing in {Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY}
+        may = subscribed or model is PublishModel.OPEN or publisher
+        if standing is Affiliation.OUTCAST:
+            assert refused is OUTCAST
+        else:
+            assert (refused is None) is may and (refused is None or refused.problem is Problem.UNAVAILABLE)
 
 
 def test_payload() -> None:
