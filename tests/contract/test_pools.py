@@ -332,6 +332,29 @@ async def test_collection_deleted_under_its_holders(core: RedisCore, door: Door,
     assert isinstance(refused, Refused) and refused.problem is Problem.LOCK_LOST
 
 
+async def test_a_deletion_cut_short(core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P24: a deletion that ended after its subscribers had left is finished by the next one: holders are notified."""
+    top, (leaf,) = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
+    for name in "ab":
+        await core.ask(item(leaf, name))
+    await door.until(lambda: len(door.deliveries) == 2)
+
+    async def cut(_record: object) -> None:
+        msg = "cut"
+        raise CoreUnavailable(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core.router(top).turns, "_look", lambda _looks: asyncio.sleep(0))
+        patch.setattr(core._store, "delete", cut)
+        assert isinstance(await core.ask(Delete(top, ALICE)), Refused)
+    assert not ends(door)
+    assert await core.ask(Delete(top, ALICE)) == Done()
+    await door.until(lambda: len(ends(door)) == 2)
+    held = await core.ask(Locks(leaf, W1))
+    assert isinstance(held, HeldLocks) and not held.locks
+
+
 async def test_nothing_reaches_it(core: RedisCore, door: Door, tag: str) -> None:
     """P30, H7: a subscriber that the collection's deliveries do not reach is unsubscribed from all its leaves."""
     top, (leaf, _other) = await tree(core, tag, 1, 1)

@@ -11,6 +11,7 @@ import pytest
 from broker import codec, keys
 from broker.model.commands import (
     Affiliate,
+    Configure,
     Declare,
     Delete,
     Describe,
@@ -561,6 +562,35 @@ async def test_subscribers_publish(make_core: MakeCore, make_nameless: MakeNamel
     # Whom another process has made a publisher just now is not refused by a record from before.
     assert isinstance(await named.ask(Affiliate(node, ALICE, {Jid("eve@x"): Affiliation.PUBLISHER.value})), Done)
     assert await publishes(nameless, Jid("eve@x"))
+
+
+async def test_only_subscribers_from_now_on(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
+    """P7: a process with the record from before does not let others publish."""
+    named, _ = await make_core()
+    nameless = await make_nameless()
+    await declared(nameless, node, pubsub__publish_model="open")
+    stranger = Publish(node, Jid("eve@x"), None, codec.pack(Envelope(b"<x/>")), 4)
+    assert isinstance(await nameless.ask(stranger), Published)
+    assert isinstance(await named.ask(Configure(node, ALICE, {"pubsub#publish_model": ("subscribers",)})), Done)
+    assert is_refused(await nameless.ask(stranger), Problem.UNAVAILABLE)
+    assert is_refused(await nameless.ask(stranger), Problem.FORBIDDEN)
+    assert await counts(named, node) == (1, 0, 0)
+
+
+async def test_credit_that_is_in_doubt(make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request beside waiting items, whose lease has no free credit as far as is known, looks again soon."""
+    monkeypatch.setattr(receiving, "LOOK_SECONDS", 60.0)
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node, pubsub__node_type="collection")
+    await declared(one, f"{node}/a", pubsub__collection=node)
+    jid = await leased(one, node, 1)
+    await published(one, f"{node}/a", 2)
+    first = await received(one, node, jid)
+    # The word that its reference is free is lost with the process that had it: the collection finds out.
+    monkeypatch.setattr(two, "free_references", lambda *_about: None)
+    await acknowledge(two, jid, first)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert len((await received(two, node, jid, 50)).items) == 1
 
 
 async def test_leaves_that_do_not_admit(make_nameless: MakeNameless, node: str) -> None:
