@@ -590,7 +590,7 @@ async def test_credit_that_is_in_doubt(make_nameless: MakeNameless, node: str, m
     monkeypatch.setattr(two, "free_references", lambda *_about: None)
     await acknowledge(two, jid, first)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        assert len((await received(two, node, jid, 50)).items) == 1
+        assert len((await received(two, node, jid, 300)).items) == 1
 
 
 async def test_leaves_that_do_not_admit(make_nameless: MakeNameless, node: str) -> None:
