@@ -1,22 +1,35 @@
 """Interfaces through which rooms of the core use the rooms above them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
-from broker.model.results import Result
+from broker.model.results import Refused, Result
 from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
-from broker.redis_core.records.quota_use import QuotaUse
 from broker.tasks import Reply
 
 AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
 """Sends a command to one partition of a node, by its number."""
+
+
+class QuotaPort(Protocol):
+    """What pipelines know of quotas."""
+
+    published: Counter[Jid | None]
+
+    @property
+    def used_up(self) -> Mapping[str, object]:
+        """Whose quota is used up."""
+
+    def judge(self, owner: Jid | None) -> Refused | None:
+        """Return why a publish to a node of `owner` is over a quota."""
 
 
 class CorePort(Protocol):
@@ -25,9 +38,12 @@ class CorePort(Protocol):
     frontend: str
     sends: bool
     lost_replies: int
-    quota_use: QuotaUse
     once_ms: int
     retry: str
+
+    @property
+    def quota_use(self) -> QuotaPort:
+        """What owners use of their quotas."""
 
     def deliver(self, batch: Sequence[Delivery]) -> None:
         """Hand a batch of deliveries to the door."""
