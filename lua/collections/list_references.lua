@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- List the references of a collection from a scan cursor on: the next cursor, and name, subid, queue, deadline and, if it is to end, the reason of each.
+-- List the references of a collection from a scan cursor on: the next cursor, and of each its name, subid, queue, deadline, and why it is to
+-- end, if it is.
 -- ARGV: now revision scan
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

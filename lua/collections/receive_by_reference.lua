@@ -2,8 +2,7 @@
 -- Lock items for subscribers of a collection, one under each reference, and send them. What the queue's own subscribers can take goes to
 -- them first. Returns for each row `locked`, `unused`, or `passed`, if the queue does not admit the subscriber (`admitted` is empty). A
 -- reference is used once, and in the three seconds before the queue's time `deadline`: an earlier time shows that its clock went back
--- since it asked.
--- `first` is the subid of the JID's first subscription.
+-- since it asked. `first` is the subid of the JID's first subscription.
 -- ARGV: now revision frontend sent number retry | reference subid first jid sending collection whose deadline admitted
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
@@ -22,8 +21,8 @@ for i, row in ipairs(rows) do
     local subscriber = known[of]
     if not subscriber then
       local qos, batch = subscriptions.parse_sending(row.sending)
-      subscriber = {subid = subscription_ids.collected(row.subid), first = subscription_ids.collected(row.first), jid = row.jid, qos = qos, batch = batch, limit = 0, held = 0, bounces = 0,
-        collection = row.collection, whose = row.whose, references = {}}
+      subscriber = {subid = subscription_ids.collected(row.subid), first = subscription_ids.collected(row.first), jid = row.jid,
+        qos = qos, batch = batch, limit = 0, held = 0, bounces = 0, collection = row.collection, whose = row.whose, references = {}}
       if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end
       known[of], asked[#asked + 1] = subscriber, subscriber
     end

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Take a turn of a collection: book what queues said of references (`words`, as `semaphore.book` reads them), note queues that ask, and
--- lend references to those that have waited longest. Returns these (queue, name, subid, JID, sending, the queue's time in ms after which it
--- must not be used, the subid where a JID may have several), references to be looked at (queue, name, that time, why the lock is to end), and 1 if
--- there may be more to lend; last, for each row with a `puller`, the names lent to this pull subscription for the queue, up to `count` and
--- until it has `limit` or its own credit, after that time of the queue. `taken` begins the names of references, and no other turn has it. A queue with a `count` of 0 is dropped. With
--- `afresh` all queues are thought to admit all subscribers.
+-- lend references to those that have waited longest. A row with a `puller` is no queue that asks: this pull subscription receives from it up
+-- to `count` items, until it has `limit`, or its own credit if that is empty. Returns what is lent (queue, name, subid, JID, sending, the
+-- queue's time in ms after which it must not be used, the subid where a JID may have several), references to be looked at (queue, name, that
+-- time, why the lock is to end), 1 if there may be more to lend, and for each puller that time and the names lent to it. `taken` begins the
+-- names of references, and no other turn has it. A queue with a `count` of 0 is dropped. With `afresh` all queues are thought to admit all
+-- subscribers.
 -- ARGV: now revision frontend sent number retry taken afresh | words queue count level stamp hold holders puller limit
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

@@ -10,16 +10,12 @@ enqueue.prepare(rows)
 publish_rates.prepare()
 local added = 0
 local results = budget.each(rows, function(row)
-  if row.hints ~= '' then scheduling.read_request(row) end
-  -- The frontend of an item that waits for others goes on in this partition.
-  if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0, row.parents and arg.number} end
-  local known = not call.partition_log_only and enqueue.find(row.item)
-  -- A new version could not wait: the item may be locked, or have waited already.
-  if known and row.parents then return {'duplicate', row.item, 0, arg.number} end
+  local repeated = enqueue.answer_repeat(row)
+  if repeated then return repeated end
   if row.refused ~= '' then return {'refused'} end
   local wait_ms = publish_rates.use(row.by)
   if wait_ms then return {'too-fast', wait_ms} end
-  if known then
+  if not call.partition_log_only and enqueue.find(row.item) then
     enqueue.replace(row)
     return row.item
   end

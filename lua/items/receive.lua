@@ -4,10 +4,10 @@
 -- with an empty one the caller only looks, and with `0` it asks whether there is something to take. Locks last `lock_ms`, or the node's
 -- lock time. A subscription that could take more waits here for its `process` to be woken, if it names one. A `lease`, which only the
 -- first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. A `selector` of `=` is the one that
--- is known here. With `references` of a `collection` items are locked under these, one under each, until the queue's time `deadline`. Returns
--- the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its
--- selector, about how many more may go out to it if it asked that, whether it gets nothing because the partition has an owner, the present time, and the references
--- under which it has no lock.
+-- is known here. With `references` of a `collection` items are locked under these, one under each, until the queue's time `deadline`.
+-- Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its selector, about how
+-- many more may go out to it if it asked that, whether it gets nothing because the partition has an owner, the present time, and the
+-- references under which it has no lock.
 -- ARGV: now revision frontend sent number retry most max_bytes | subid jid lease limit lock_ms after process selector references collection deadline
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()

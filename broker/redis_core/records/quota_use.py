@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import structlog
-
 from broker import keys
 from broker.model.fields import decimal, rate_rule
 from broker.model.frozen import frozen
@@ -23,20 +21,22 @@ from broker.redis_core.records.quotas import Quotas
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.failure_log import FailureLog
 
-log = structlog.get_logger()
+MEASURE_MS: Final = 1_500
+"""Shortest interval between two measurements."""
 
-MEASURE_MS = 1_500
-LONGEST_MS = 60_000
-"""Shortest and longest interval between two measurements: fifty times as long as the last one took."""
+LONGEST_MS: Final = 60_000
+"""Longest one, also after a frontend has died that was measuring."""
 
 _SHARE: Final = 50
+"""How many times as long as it took a measurement is followed by none, between these."""
 
 _BURST_MICROS: Final = 1_000_000
 """How far a rate may run ahead of the clock, besides one publish."""
 
-_DEBT_MICROS = 60_000_000
-_DEBT_PUBLISHES = 10
-"""How long an owner waits at most after it has published too much: a minute, and as long as ten publishes take."""
+_DEBT_MICROS: Final = 60_000_000
+"""How long an owner waits at most after it has published too much, besides what `_DEBT_PUBLISHES` take at its rate."""
+
+_DEBT_PUBLISHES: Final = 10
 
 
 @frozen
@@ -91,6 +91,7 @@ class QuotaUse:
         self.used_up: dict[str, Use] = {}
         """What was measured last of owners and domains whose quota was used up then."""
         self._failures = FailureLog("the use of quotas is not known")
+        self._unmeasured = FailureLog("what an owner's nodes hold is not known")
 
     def judge(self, owner: Jid | None) -> Refused | None:
         """Return why a publish to a node of `owner` is over a quota."""
@@ -136,46 +137,56 @@ class QuotaUse:
                 pause = max(MEASURE_MS, int((time.monotonic() - began) * 1000 * _SHARE))
                 await self._server.command("PEXPIRE", measuring, min(pause, LONGEST_MS))
         found = await self._server.command("HGETALL", use)
-        known = {name.decode(): Use.parse(line.decode()) for name, line in found.items()}
-        self.used_up = {subject: one for subject, one in known.items() if self._is_used_up(subject, one)}
+        known = _read(found)
+        self.used_up = {subject: known[subject] for subject in self._find_used_up(known)}
 
     async def measure(self) -> None:
         """Measure for all frontends: what was published to since, and what is used up. What cannot be measured keeps its line."""
         use, told = keys.of_service("quota_use"), keys.of_service("quota_published")
         published, _taken, before = await self._server.commands([("HGETALL", told), ("UNLINK", told), ("HGETALL", use)])
         counts = {Jid(name.decode()): int(count) for name, count in published.items()}
-        known = {name.decode(): Use.parse(line.decode()) for name, line in before.items()}
-        quotas: dict[str, Quota] = {}
+        known = _read(before)
+        quotas = self._find_used_up(known)
         for owner in counts:
             quotas |= self._quotas.find_publish_quotas(owner)
-        for subject, one in known.items():
-            quota = self._quotas.find_one(subject)
-            if quota and self._is_used_up(subject, one):
-                quotas[subject] = quota
-        measured = {
-            subject: await self._measure(subject, quota, counts, known.get(subject, Use()))
-            for subject, quota in quotas.items()
-        }
+        measured, fault = dict[str, Use](), None
+        for subject, quota in quotas.items():
+            last = known.get(subject, Use())
+            held = last.items, last.bytes
+            try:
+                held = await self._quotas.measure(subject, quota)
+            except CoreUnavailable as error:
+                # A partition is away: others are measured all the same.
+                fault = error
+            measured[subject] = Use(*held, self._find_pace(subject, quota, counts, last.at_micros))
+        if fault is None:
+            self._unmeasured.note_success()
+        else:
+            self._unmeasured.report(fault)
         changes = [("HDEL", use, *gone)] if (gone := known.keys() - measured.keys()) else []
         changes += [("HSET", use, subject, str(one)) for subject, one in measured.items()]
         if changes:
             await self._server.commands(changes)
 
-    def _is_used_up(self, subject: str, use: Use) -> bool:
-        quota = self._quotas.find_one(subject)
-        return quota is not None and use.refuse(subject, quota, self._now_ms() * 1000) is not None
+    def _find_used_up(self, known: Mapping[str, Use]) -> dict[str, Quota]:
+        """Return the quotas that are used up, by subject."""
+        now_micros, found = self._now_ms() * 1000, dict[str, Quota]()
+        for subject, use in known.items():
+            quota = self._quotas.find_one(subject)
+            if quota is not None and use.refuse(subject, quota, now_micros) is not None:
+                found[subject] = quota
+        return found
 
-    async def _measure(self, subject: str, quota: Quota, counts: Mapping[Jid, int], before: Use) -> Use:
-        items, size = before.items, before.bytes
-        try:
-            items, size = await self._quotas.measure(subject, quota)
-        except CoreUnavailable as error:
-            # A partition is away: others are measured all the same.
-            self._failures.report(error)
-        at = 0.0
-        if quota.publish_rate:
-            number, period_ms, _burst = map(int, rate_rule(quota.publish_rate).split())
-            interval, now = period_ms * 1000 / number, self._now_ms() * 1000
-            made = sum(count for owner, count in counts.items() if subject in {owner, domain(owner)})
-            at = min(max(before.at_micros, now) + made * interval, now + _DEBT_MICROS + _DEBT_PUBLISHES * interval)
-        return Use(items, size, int(at))
+    def _find_pace(self, subject: str, quota: Quota, counts: Mapping[Jid, int], at_micros: int) -> int:
+        """Return when all publishes would have been made at an even pace, these among them."""
+        if not quota.publish_rate:
+            return 0
+        number, period_ms, _burst = map(int, rate_rule(quota.publish_rate).split())
+        interval, now = period_ms * 1000 / number, self._now_ms() * 1000
+        made = sum(count for owner, count in counts.items() if subject in {owner, domain(owner)})
+        return int(min(max(at_micros, now) + made * interval, now + _DEBT_MICROS + _DEBT_PUBLISHES * interval))
+
+
+def _read(found: Mapping[bytes, bytes]) -> dict[str, Use]:
+    """Read what was measured, as it is stored, by owner or domain."""
+    return {name.decode(): Use.parse(line.decode()) for name, line in found.items()}

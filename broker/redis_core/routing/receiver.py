@@ -62,14 +62,14 @@ class Receiver:
         turn = next(self._turns)
         if collects:
             others = _rotate(_choose(await self._find_leaves(record), now), turn)
-            found, short = await self._receive_below(now, begun.selector, others, limit)
+            below, short = await self._receive_below(now, begun.selector, others, limit)
+            found = {first: begun} | below
         else:
             others = _choose(record.partitions[FIRST_PARTITION + 1 :], now)
             found, short = {first: begun} | await self._look(now, others, begun.selector), False
             if takes:
                 waiting = [each for each in _rotate([first, *others], turn) if each in found and found[each].waits]
                 found |= await self._receive_here(now, begun.selector, waiting, found, limit)
-        found = {first: begun} | found
         # A collection's own partition holds nothing; one that cannot answer now may have no owner.
         holding = others if collects else [first, *others]
         owned = bool(holding) and all(each in found and found[each].received.owned for each in holding)
@@ -137,13 +137,13 @@ class Receiver:
             for each, of in some.items()
         ]
         loans = await asyncio.gather(*map(self._collection.pull, pulls))
-        unused = [name for loan in loans if time.monotonic() > loan.sent_until for name in loan.names]
-        # A process that has slept sends none.
-        asked = [
-            replace(_part(now, each, len(loan.names), selector), below=True, loan=loan)
-            for each, loan in zip(some, loans, strict=True)
-            if loan.names and time.monotonic() <= loan.sent_until
-        ]
+        asked, unused = list[ReceiveFrom](), list[str]()
+        for each, loan in zip(some, loans, strict=True):
+            # A process that has slept sends none.
+            if time.monotonic() > loan.sent_until:
+                unused += loan.names
+            elif loan.names:
+                asked.append(replace(_part(now, each, len(loan.names), selector), below=True, loan=loan))
         more = await self._ask(asked)
         found |= more
         # Without an answer only the queue knows what became of them.

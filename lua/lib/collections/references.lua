@@ -4,7 +4,8 @@
 -- `freed` are references whose locks end in this call.
 local references = {LASTS_MS = 3000}
 
--- Whether a receive is too late by the queue's clock, or so early that this clock went back since the queue asked.
+-- Whether a receive is too late by the queue's clock, or so early that this clock went back since the queue asked: one may come for `LASTS_MS`
+-- before its deadline.
 function references.is_late(deadline)
   return call.partition_now >= tonumber(deadline) or call.partition_now < tonumber(deadline) - references.LASTS_MS
 end

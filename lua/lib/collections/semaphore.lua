@@ -1,5 +1,5 @@
 -- The credit of a collection's subscribers, over all queues below it. Each item that one of them may hold is a reference: `lent` has its
--- subscriber, number, turn before, pause until the next look, lock time and end, deadline, why it is to end (`-`: it is not) and its queue;
+-- subscriber, number, turn before, pause until a look, lock time and end, deadline, why it is to end (`-`: it is not) and its queue;
 -- it counts in `locks_by_subscriber`, as a lock does in a queue. Queues ask (`asking`, in turn; `wants`), and get references: the queue that has
 -- waited longest, of the subscriber served longest ago. Only the queue's word ends a reference, or its long silence. So references are
 -- looked at (`looks`): a lost word delays nobody for long.
@@ -209,7 +209,7 @@ end
 -- Lends the subscriber's next reference to the queue, for a receive until three seconds from now by the queue's own time; returns its name
 -- and that time.
 local function lend(subscriber, one)
-  local token, deadline = partition.next_number(), one.stamp + now() - one.at + semaphore.LOOK_MS
+  local token, deadline = partition.next_number(), one.stamp + now() - one.at + references.LASTS_MS
   local name = arg.taken .. '-' .. call.semaphore_lent
   call.semaphore_lent = call.semaphore_lent + 1
   write(name, {subid = subscriber.subid, token = token, before = subscriber.turn, step = semaphore.LOOK_MS, hold = one.hold,

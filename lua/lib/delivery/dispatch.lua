@@ -132,7 +132,8 @@ function dispatch.run(hint)
   return deliveries, 1
 end
 
--- Takes up to `most` items by `take_some`, a few at a time, of about so many bytes of payload, and lets `give` lock them; returns how many there were.
+-- Takes up to `most` items by `take_some`, a few at a time, of about so many bytes of payload, and lets `give` lock them; returns how many
+-- there were.
 function dispatch.hand_out(most, most_bytes, take_some, give)
   local made, bytes, limited = 0, 0, call.partition_before.limits
   call.key_limits_applied = call.partition_before.keyed

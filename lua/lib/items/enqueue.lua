@@ -35,8 +35,18 @@ function enqueue.find(id)
   return call.enqueue_known[id]
 end
 
-function enqueue.is_duplicate(row)
-  return dedupe.has_seen(row) or (dedupe.by_item_id(row) and enqueue.find(row.item) ~= nil)
+local function is_repeat(row)
+  if dedupe.has_seen(row) or dedupe.by_item_id(row) and enqueue.find(row.item) then return true end
+  -- A new version could not wait: the item may be locked, or have waited already.
+  return row.parents and not call.partition_log_only and enqueue.find(row.item)
+end
+
+-- Reads what a publish asks for. Returns the answer to one that repeats a stored one, nil to others. The frontend of an item that waits for
+-- others goes on in this partition.
+function enqueue.answer_repeat(row)
+  if row.hints ~= '' then scheduling.read_request(row) end
+  if not is_repeat(row) then return nil end
+  return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0, row.parents and arg.number}
 end
 
 -- The service may give this id to a later item, and two items of one name could not be told apart (P33).
