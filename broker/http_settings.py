@@ -94,7 +94,7 @@ class HttpSettings(BaseSettings):
         default=1_000,
         ge=1,
         le=100_000,
-        description="most subscriptions of one JID to a queue or a collection, e.g. 1000",
+        description="most subscriptions of one JID to a queue, a collection, or several destinations, e.g. 1000",
     )
     http_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")
     http_account_connections: int | None = Field(

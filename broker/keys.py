@@ -529,6 +529,13 @@ TABLE: Final = (
     ),
     Key("store", "hash", "service", "format: the version of this table that all keys are kept by", "one field"),
     Key("all_nodes", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
+    Key(
+        "leases",
+        "zset",
+        "service",
+        "names of the records of leases over several queues; score is their creation in ms",
+        "HTTP_LEASES for each account",
+    ),
     Key("names", "zset", "service", "what `all_nodes` was before formats were recorded; never written", "nodes"),
     Key(
         "prepared",
@@ -559,7 +566,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}

@@ -1,4 +1,4 @@
-"""Destinations of a collection: names of queues, or wildcards over the steps between slashes (R12, RX4). Pure text rules.
+"""Destinations of a lease: names of queues, or wildcards over the steps between slashes (R12, RX4). Pure text rules.
 
 `*` matches one whole step, and `**` at the end one or more; any other star is a plain character, and so is a dot. A last step
 `dead`, as nodes for dead letters have it, must be written: a worker that rejects what it gets would get it again for ever.
@@ -7,7 +7,7 @@
 from typing import Final
 
 MOST: Final = 32
-"""Most destinations of a collection."""
+"""Most destinations of a lease."""
 
 DEAD: Final = "dead"
 """The last step of the default name of a node for dead letters."""

@@ -160,19 +160,6 @@ class Text:
         return text
 
 
-def lines(most: int, limit: int) -> Callable[[str], str]:
-    """Return a reader of at most `most` lines of at most `limit` bytes each; it drops repeated lines."""
-
-    def read(text: str) -> str:
-        found = list(dict.fromkeys(filter(None, text.split("\n"))))
-        if len(found) > most or any(len(line.encode()) > limit for line in found):
-            msg = f"must be at most {most} lines of at most {limit} bytes"
-            raise ValueError(msg)
-        return "\n".join(found)
-
-    return read
-
-
 def values(kind: type[Enum]) -> tuple[str, ...]:
     """Return all values of an enumeration."""
     return tuple(str(member.value) for member in kind)

@@ -112,7 +112,8 @@ def _refusal(option: Option, wrong: str) -> MalformedRequest:
 class NodeRecord:
     """A node's stored record; `revision` grows with every change, and scripts compare it with the caller's.
 
-    The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root.
+    The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root. A record with
+    `destinations` is no node's but that of a lease over several queues.
     """
 
     name: str
@@ -124,6 +125,7 @@ class NodeRecord:
     creator: Jid | None = None
     parent: str = ""
     parent_life: str = ""
+    destinations: tuple[str, ...] = ()
 
     def partition(self, number: int) -> Partition:
         """Return one of its partitions."""

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model import destinations
-from broker.model.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, lines, rate_rule, values
+from broker.model.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, rate_rule, values
 from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
@@ -124,7 +124,6 @@ class NodeConfig:
     children_max: int = MAX_CHILDREN
     association: Association = Association.OWNERS
     association_whitelist: str = ""
-    destinations: str = ""
     collects: bool = field(init=False, compare=False)
     """The node is a collection: it contains nodes and no items (H2)."""
 
@@ -487,15 +486,6 @@ OPTIONS: Final = (
         "jid-multi",
         "Who else may, with the policy whitelist",
         Text(65_536),
-        on=NodeType.COLLECTION,
-        many=True,
-    ),
-    Option(
-        "stanzaq#destinations",
-        "destinations",
-        "text-multi",
-        "Leaves that belong to the collection by their names, besides its children: names, or A/*, A/*/B, A/**",
-        lines(destinations.MOST, NODE_NAME_BYTES),
         on=NodeType.COLLECTION,
         many=True,
     ),

@@ -34,11 +34,6 @@ def is_pull_subscription(jid: str) -> bool:
     return _RESOURCE.fullmatch(resource(jid)) is not None
 
 
-def is_own_collection(node: str, jid: Jid) -> bool:
-    """Return whether a node is a collection that was made for one pull subscription, and ends with it."""
-    return is_pull_subscription(jid) and node == resource(jid)
-
-
-def is_view(node: str) -> bool:
-    """Return whether a node has the name of a collection that is made for one pull subscription."""
-    return _RESOURCE.fullmatch(node) is not None
+def is_lease_record(name: str) -> bool:
+    """Return whether this is the name of the record of a pull subscription to several destinations, and of no node."""
+    return _RESOURCE.fullmatch(name) is not None

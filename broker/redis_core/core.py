@@ -106,7 +106,7 @@ class RedisCore:
         self._routing = RoutingContext(self._tasks, tree, self.router, subscribed)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
-        self.histories, self.nodes = self._handlers.histories, self._handlers.nodes
+        self.histories, self.leases = self._handlers.histories, self._handlers.leases
         self._handovers = Handovers(self._store, self._handlers.nodes, self)
         self._outcomes = OutcomeSender(self)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from broker.model.commands import Browse, Delete, Options, Subscribe, Unsubscribe
-from broker.model.names import Jid, bare_jid
+from broker.model.commands import Browse, Options, Subscribe, Unsubscribe
+from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
-from broker.model.pull_subscriptions import is_own_collection
+from broker.model.pull_subscriptions import is_lease_record
 from broker.model.qos import Qos
 from broker.model.results import Browsed, Refused, Result
 from broker.model.subscriptions import Subscription
@@ -36,6 +36,7 @@ from broker.redis_core.schedules.firing import FiringSchedules
 from broker.redis_core.schedules.service import Schedules
 from broker.redis_core.schedules.storage import ScheduleStorage
 from broker.redis_core.subscriptions.approvals import Approvals
+from broker.redis_core.subscriptions.leases import Leases
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 from broker.redis_core.subscriptions.receiving import Receiving
 from broker.redis_core.subscriptions.service import SubscriptionService
@@ -51,6 +52,7 @@ class Handlers:
     histories: Histories
     inspection: Inspection
     instances: Instances
+    leases: Leases
     listing: NodeListing
     lists: SubscriptionQueries
     nodes: NodeService
@@ -78,6 +80,7 @@ class Handlers:
         self.owners = Ownership(members, store, ask, core.tell)
         self.lists = SubscriptionQueries(server, store, members, pending, ask)
         self.subscriptions = SubscriptionService(store, self.lists, ask, self.owners, core.tell)
+        self.leases = Leases(store, self.subscriptions, core)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
         self.nodes = NodeService(records, rules, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
@@ -114,11 +117,10 @@ class Handlers:
     # Commands that several handlers share.
 
     async def expire_subscription(self, expired: Subscription) -> None:
-        """End a subscription whose lease has expired, and a collection that was made for it."""
-        if is_own_collection(expired.node, expired.jid):
-            await self.nodes.delete(Delete(expired.node, bare_jid(expired.jid)))
-        else:
-            await self.subscriptions.expire(expired)
+        """End a subscription whose lease has expired, and the record of a lease over several queues."""
+        await self.subscriptions.expire(expired)
+        if is_lease_record(expired.node):
+            await self.leases.end_unused(expired.node, 0)
 
     def browse(self, command: Browse) -> Coroutine[Any, Any, Result]:
         """Return a page of items."""
@@ -140,11 +142,15 @@ class Handlers:
 
     def unsubscribe(self, command: Unsubscribe) -> Coroutine[Any, Any, Result]:
         """End a subscription, or withdraw one that waits for approval."""
+        if is_lease_record(command.node):
+            return self.leases.unsubscribe(command)
         begun = self._core.begin(command)
         return self.approvals.unsubscribe(command, partial(self.subscriptions.unsubscribe, command, begun))
 
     def subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
         """Make a subscription, or let it wait for approval."""
+        if command.destinations:
+            return self.leases.subscribe(command)
         begun = self._subscription(command)
         # A pull subscription cannot be notified of an approval: it is refused until its owner is admitted.
         return begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun)

@@ -118,6 +118,9 @@ async def collected(core: RedisCore) -> None:
     await done(core, Declare("secret", ALICE, below | {"pubsub#access_model": ("whitelist",)}), item("secret", "a"))
     await done(core, Subscribe("uk", WORKER, WORKER, 5, scope=Scope(SubscriptionType.ITEMS, None)))
     await done(core, *(replace(item("books", f"i{number}"), partition=1 - number % 2) for number in range(8)))
+    lease = "lease-82d601f7ec00003c"
+    several = Subscribe(lease, ALICE, Jid(f"alice@example.org/{lease}"), 5, Qos.PULLED, destinations=("jobs", "uk"))
+    await done(core, several)
 
 
 async def busy(core: RedisCore, door: Door) -> None:

@@ -7,20 +7,31 @@ from collections.abc import Callable
 import pytest
 
 from broker import codec
-from broker.model.commands import Declare, Delete, Options, Publish, SetSubscriptionOptions, Subscribe
+from broker.model.commands import (
+    Affiliations,
+    Associate,
+    Configure,
+    Declare,
+    Delete,
+    Nodes,
+    Options,
+    Publish,
+    SetSubscriptionOptions,
+    Subscribe,
+)
 from broker.model.items import Envelope, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
+from broker.model.nodes import Affiliation
 from broker.model.problems import Problem
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
-from broker.model.results import Declared, Done, Published, Refused, Result, Subscribed
+from broker.model.results import AffiliationList, Declared, Done, Listing, Published, Refused, Result, Subscribed
 from broker.model.subscriptions import State, Subscription
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Leave, Left, ScanSubscribers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
-from broker.redis_core.nodes import service
 from broker.redis_core.operations.operation import subid
+from broker.redis_core.subscriptions import leases
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -77,23 +88,22 @@ def is_refused(result: Result, problem: Problem) -> bool:
     return isinstance(result, Refused) and result.problem is problem
 
 
-async def test_a_view_without_its_subscription(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection that was made for one pull subscription goes if that has not begun, as when its frontend died in between."""
+async def leased(core: RedisCore, name: str, *queues: str) -> Result:
+    """Make Alice a lease over several queues."""
+    jid = pull_jid(bare_jid(ALICE), name.removeprefix("lease-"))
+    return await core.ask(Subscribe(name, ALICE, jid, 1, Qos.PULLED, lease_ms=HOUR, destinations=queues))
+
+
+async def test_a_record_without_its_lease(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record of a lease over several queues goes if that has not begun, as when its frontend died in between."""
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
     core, _ = await make_core()
     await declared(core, node, 1)
-    left, used, plain = (f"lease-{number:016x}" for number in range(3))
-    kind = {"pubsub#node_type": ("collection",)}
-    for name, more in (
-        (left, {"stanzaq#destinations": (node,)}),
-        (used, {"stanzaq#destinations": (node,)}),
-        (plain, {}),
-    ):
-        assert await core.ask(Declare(name, ALICE, kind | more)) == Declared(name)
-    jid, scope = pull_jid(bare_jid(ALICE), used.removeprefix("lease-")), Scope(SubscriptionType.ITEMS, None)
-    asked = Subscribe(used, ALICE, jid, 1, Qos.PULLED, scope=scope, lease_ms=HOUR)
-    assert isinstance(await core.ask(asked), Subscribed)
+    left, used = (f"lease-{number:016x}" for number in range(2))
+    for name in (left, used):
+        assert isinstance(await leased(core, name, node), Subscribed)
+    await core.ask_partition(Leave(left, pull_jid(bare_jid(ALICE), left.removeprefix("lease-"))))
 
     async def scanned() -> None:
         turns = core._sweeper._turns
@@ -103,11 +113,32 @@ async def test_a_view_without_its_subscription(make_core: MakeCore, node: str, m
     async with asyncio.timeout(PATIENCE_SECONDS):
         await scanned()
         assert await core._store.read(left), "it may be about to begin"
-        monkeypatch.setattr(service, "UNUSED_MS", 0)
+        monkeypatch.setattr(leases, "UNUSED_MS", 0)
         while await core._store.read(left):  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.02)
         await scanned()
-    assert all([await core._store.read(name) for name in (node, used, plain)])
+    assert all([await core._store.read(name) for name in (node, used)])
+    assert await core._store.swept_names() == (node, used)
+
+
+async def test_the_record_of_a_lease_is_no_node(make_core: MakeCore, node: str) -> None:
+    """Nobody finds it, uses it or makes one: there is no collection behind a lease."""
+    core, _ = await make_core()
+    await declared(core, node, 1)
+    name = f"lease-{1:016x}"
+    assert isinstance(await leased(core, name, node), Subscribed)
+    assert await core.ask(Nodes(ALICE)) == Listing((node,), 0, 1, more=False)
+    assert await core.ask(Affiliations(ALICE, None)) == AffiliationList(((node, Affiliation.OWNER),))
+    for asked in (
+        Subscribe(name, ALICE, ALICE, 1),
+        Publish(name, ALICE, None, codec.pack(Envelope(b"<x/>")), 4),
+        Configure(name, ALICE, {"pubsub#title": ("mine",)}),
+        Associate(name, ALICE, node),
+        Delete(name, ALICE),
+    ):
+        assert is_refused(await core.ask(asked), Problem.NODE_NOT_FOUND), asked
+    assert is_refused(await core.ask(Declare(f"lease-{2:016x}", ALICE, {})), Problem.NODE_NAME_INVALID)
+    assert isinstance(await core.ask(Delete(node, ALICE)), Done)
 
 
 @EVERYWHERE

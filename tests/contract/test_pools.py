@@ -199,7 +199,7 @@ async def test_a_leaf_that_came_halfway(core: RedisCore, door: Door, tag: str, m
     top, _ = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 5, scope=ALL))
     with monkeypatch.context() as patch:
-        patch.setattr(core.nodes._tree_events, "apply_above", dies)
+        patch.setattr(core._handlers.nodes._tree_events, "apply_above", dies)
         late = await core.ask(Declare(f"late{tag}", ALICE, {"pubsub#collection": (top,)}))
         assert isinstance(late, Refused)
     await core.ask(item(f"late{tag}"))

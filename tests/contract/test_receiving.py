@@ -457,17 +457,14 @@ async def test_a_hundred_share(make_core: MakeCore, make_nameless: MakeNameless,
 
 
 async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
-    """R12, guarantee 3: one credit for queues named by patterns, later ones too; the collection ends with its lease."""
+    """R12, guarantee 3: one credit for queues named by patterns, later ones too; the record ends with its lease."""
     one, two = await make_nameless(), await make_nameless()
     for leaf in ("a/x", "b/x", "b/y", "c"):
         await declared(one, f"{node}/{leaf}")
     name = secrets.token_hex(8)
     jid, view = pull_jid(ALICE, name), f"lease-{name}"
     wanted = (f"{node}/*/x", f"{node}/c")
-    fields = {"pubsub#node_type": ("collection",), "stanzaq#destinations": wanted}
-    assert isinstance(await one.ask(Declare(view, ALICE, fields)), Declared)
-    scope = Scope(SubscriptionType.ITEMS, None)
-    asked = Subscribe(view, ALICE, jid, 2, Qos.PULLED, scope=scope, lease_ms=60_000)
+    asked = Subscribe(view, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000, destinations=wanted)
     assert isinstance(await one.ask(asked), Subscribed)
     for leaf in ("a/x", "b/x", "b/y", "c"):
         await published(one, f"{node}/{leaf}", 5)

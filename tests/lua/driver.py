@@ -87,6 +87,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "note": "jobs/dead",
     "parent": "",
     "parent_life": "",
+    "destinations": "",
     "group": "",
     "fence": "",
     "together": "",

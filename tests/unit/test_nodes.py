@@ -19,7 +19,6 @@ from broker.model.options import (
     WhenFull,
 )
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import NodeType
 
 BAD_RATES = (
     "0/s",
@@ -301,30 +300,6 @@ def test_dead_letters_of_the_longest_name() -> None:
     """The name must not change: existing dead letters would not be found."""
     dead = NodeConfig().dead_letters_of("é" + "n" * 1_021)
     assert dead == "é" + "n" * 999 + "~5de0cd8e0e86d6e1/dead"
-
-
-@pytest.mark.parametrize(
-    ("names", "kept"),
-    [
-        ((), ""),
-        (("b", "", "a", "b"), "b\na"),
-        (("b\na", "a"), "b\na"),
-        (tuple(map(str, range(32))), "\n".join(map(str, range(32)))),
-        (("n" * 1_023,), "n" * 1_023),
-    ],
-)
-def test_destinations(names: tuple[str, ...], kept: str) -> None:
-    """R12: duplicates count once, and empty ones not; 32 are accepted, of up to 1023 bytes each."""
-    changed = change_config(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
-    assert changed.destinations == kept
-
-
-@pytest.mark.parametrize("names", [tuple(map(str, range(33))), ("é" * 512,), ("a\n" + "n" * 1_024,)])
-def test_too_many_destinations(names: tuple[str, ...]) -> None:
-    """R12: more are refused, and longer ones."""
-    with pytest.raises(MalformedRequest) as refused:
-        change_config(NodeConfig(node_type=NodeType.COLLECTION), {"stanzaq#destinations": names})
-    assert all(each in refused.value.detail for each in ("stanzaq#destinations", "32", "1023"))
 
 
 @pytest.mark.parametrize(("groups", "admitted"), [("", {"a", "b"}), (" \n", {"a", "b"}), ("a c", {"a"})])

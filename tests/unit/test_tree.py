@@ -47,12 +47,11 @@ def test_two_parents() -> None:
 
 
 def test_pull_subscriptions() -> None:
-    """R11: a pull subscription is recognised by its JID alone, and so is the collection that ends with it."""
+    """R11: a pull subscription is recognised by its JID alone, and the record of one over several queues by its name."""
     name = "0123456789abcdef"
     jid = pull_subscriptions.pull_jid(Jid("a@x"), name)
     others = ("a@x", f"a@x/lease-{name}0", f"a@x/lease-{name[:-1]}", f"a@x/lease-{name.upper()}", f"lease-{name}@x")
     assert jid == f"a@x/lease-{name}" and pull_subscriptions.is_pull_subscription(jid)
     assert not any(map(pull_subscriptions.is_pull_subscription, others))
-    assert pull_subscriptions.is_own_collection(f"lease-{name}", jid)
-    assert not pull_subscriptions.is_own_collection("jobs", jid)
-    assert not pull_subscriptions.is_own_collection("desk", Jid("a@x/desk"))
+    assert pull_subscriptions.is_lease_record(f"lease-{name}")
+    assert not any(map(pull_subscriptions.is_lease_record, ("jobs", f"lease-{name}/x", f"lease-{name[:-1]}")))

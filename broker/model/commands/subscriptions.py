@@ -18,7 +18,8 @@ class Subscribe:
     E28); `start` makes it read the log from there without consuming anything (E2). It expires (P31) at `until_ms`, 0 for
     never, or after `lease_ms`. `scope` is for a collection; with a `selector` it receives the items that this selects.
     At most `batch` items share a stanza. `again`: where a JID may have several subscriptions, change the present one. A lease is
-    refused if its owner has `most` on the node, unless that is 0; one to a collection covers all that is below.
+    refused if its owner has `most` on the node, unless that is 0; one to a collection covers all that is below. A lease over
+    `destinations`, names and wildcards, has a record instead of a node: `node` is its name, the resource of `jid`.
     """
 
     node: str
@@ -37,6 +38,7 @@ class Subscribe:
     lease_ms: int = 0
     batch: int = 1
     most: int = 0
+    destinations: tuple[str, ...] = ()
 
     @property
     def sending(self) -> Sending:

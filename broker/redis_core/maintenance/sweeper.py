@@ -24,12 +24,12 @@ from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, MAX_SWEEP
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.counting import count_nodes
 from broker.redis_core.nodes.history import Histories
-from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.partitions.pipeline import PartitionPipeline
-from broker.redis_core.records.store import LISTED, NodeStore, in_pages
+from broker.redis_core.records.store import LISTED, NodeStore, in_name_pages, in_pages
 from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.routing.router import NodeRouter
 from broker.redis_core.subscriptions.approvals import Approvals
+from broker.redis_core.subscriptions.leases import Leases
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class Pipelines(Protocol):
     owners: Ownership
     approvals: Approvals
     histories: Histories
-    nodes: NodeService
+    leases: Leases
 
     def router(self, node: str) -> NodeRouter:
         """Return the router of a node."""
@@ -201,7 +201,7 @@ class Sweeper:
             # This process cannot send, and live frontends can.
             return
         if not self._to_scan:
-            names = await self._store.names(self._scanned_nodes, 1)
+            names = await self._store.swept_names(self._scanned_nodes, 1)
             self._scanned_nodes = self._scanned_nodes + 1 if names else 0
             self._to_scan = await self._store.partitions(names)
             if names and not self._to_scan:
@@ -222,8 +222,8 @@ class Sweeper:
             self._core.owners.rebalance(node),
             # Between an owner's approval and the subscription.
             self._core.approvals.decide_pending(node),
-            # Between the steps of a subscription to several destinations.
-            self._core.nodes.end_unused(node),
+            # Between the steps of a lease over several queues.
+            self._core.leases.end_unused(node),
         )
         for outcome in await asyncio.gather(*repairs, return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -246,7 +246,7 @@ class Sweeper:
         try:
             for _first in range(0, len(self._core.routers()), LISTED):
                 await self._compare_records(LISTED)
-            async for names in self._names():
+            async for names in in_name_pages(self._store.swept_names):
                 sweep = partial(self._sweep_one, unfinished=await self._store.find_unfinished(names))
                 async for page in self._store.partition_pages(names):
                     await self._run_in_batches(page, SWEEP_BATCH, sweep)
@@ -337,7 +337,7 @@ class Sweeper:
         The gauges of other nodes keep their values, but for the age of waiting items; those of deleted nodes are dropped.
         """
         metrics = self._core.metrics
-        there = {name async for names in self._names() for name in names}
+        there = {name async for names in in_name_pages(self._store.names) for name in names}
         # Redis may still receive changes within this millisecond.
         upto = await self._store.now_ms() - 1
         changed = await self._store.find_changed(self._measured_ms, upto)
@@ -353,7 +353,7 @@ class Sweeper:
         self._measured_ms = upto
 
     async def _pages(self) -> AsyncIterator[list[Partition]]:
-        async for names in self._names():
+        async for names in in_name_pages(self._store.swept_names):
             async for page in self._store.partition_pages(names):
                 yield page
 
@@ -375,12 +375,6 @@ class Sweeper:
             if not there:
                 router.forget()
         await self._store.relist([record for (_, record), there in zip(cached, present, strict=True) if there])
-
-    async def _names(self) -> AsyncIterator[tuple[str, ...]]:
-        first = 0
-        while names := await self._store.names(first):
-            yield names
-            first += len(names)
 
 
 def _first_frontend(partition: Partition, living: Sequence[str]) -> str:

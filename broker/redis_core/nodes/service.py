@@ -16,13 +16,11 @@ from broker.model.names import Jid, bare_jid, domain, is_jid, resource
 from broker.model.nodes import NodeRecord, change_config
 from broker.model.options import AccessModel, NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.pull_subscriptions import is_view
 from broker.model.quotas import MOST, Quota, find_quotas
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
-from broker.redis_core.commands.internal import Leave, LogExtent, Scanned, Sweep
-from broker.redis_core.commands.repeated import subscribers
+from broker.redis_core.commands.internal import Leave, LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
@@ -30,11 +28,7 @@ from broker.redis_core.records.records import Records
 from broker.redis_core.records.tree import move_record
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admit
-from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.registry.rows import refusal
-
-UNUSED_MS = 600_000
-"""How old a collection is at least that was made for a subscription which has not begun: it does within seconds."""
 
 _RETRIES = 5
 _PURGE_CHUNKS = 10_000
@@ -67,9 +61,9 @@ class NodeService:
     def __init__(self, records: Records, rules: Rules, core: HandlerPort, subscribers: SubscriberChanges) -> None:
         """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
         self._store, self._tree, self._quotas = records.store, records.tree, records.quotas
-        self.placement = TreeMoves(self._tree, self._store, self._store.read_with_admins, self._record_changed)
+        self.placement = TreeMoves(self._tree, self._store, self._store.read_node, self._record_changed)
         self._rules = rules
-        self._node_rules = NodeRules(rules, self._store.read_with_admins)
+        self._node_rules = NodeRules(rules, self._store.read_node)
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._changed = core.node_changed
         self._notify = core.tell
@@ -311,17 +305,6 @@ class NodeService:
             for jid in dict.fromkeys((*through, *jids, *waited)):
                 self._notify(NodeEvent(command.node, jid, "delete", command.redirect))
         return Done()
-
-    async def end_unused(self, node: str) -> None:
-        """Delete a collection that was made for one pull subscription, if that has not begun: its maker has died in between."""
-        record = await self._store.read(node) if is_view(node) else None
-        if record is None or record.creator is None or not record.config.destinations:
-            return
-        if await self._store.now_ms() - record.created_ms < UNUSED_MS:
-            return
-        found = [part async for part in subscribers(self._ask, node, FIRST_PARTITION)]
-        if all(isinstance(part, Scanned) and not part.jids for part in found):
-            await self.delete(Delete(node, record.creator))
 
     async def purge(self, command: Purge) -> Result:
         """Drop waiting items in batches, and notify each subscriber once (P25)."""

@@ -6,7 +6,7 @@ reader skips. Must not know how partitions work.
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from broker.model.names import Jid, Partition, bare_jid, domain, resource
 from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, to_stored
 from broker.model.options import NodeConfig, NodeState
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
+from broker.model.pull_subscriptions import is_lease_record
 from broker.model.quotas import counts_for
 from broker.model.results import Counted, Refused
 from broker.redis_core.records import jid_indexes
@@ -39,6 +40,18 @@ LISTED = 1_000
 _ACCESS_MODEL = "pubsub#access_model"
 _PARTITIONS = "stanzaq#partitions"
 """Earlier partition counts, stored with the options so that they are read together with the present one."""
+
+
+_LISTS = "all_nodes", "leases"
+"""The lists of names: of nodes, and of the records of leases over several queues."""
+
+
+async def in_name_pages(read: Callable[[int], Awaitable[tuple[str, ...]]]) -> AsyncIterator[tuple[str, ...]]:
+    """Yield names in the pages by which `read` returns them."""
+    first = 0
+    while names := await read(first):
+        yield names
+        first += len(names)
 
 
 def in_pages(those: Iterable[_T]) -> Iterator[list[_T]]:
@@ -109,6 +122,10 @@ class NodeStore:
         record = await self.read(node)
         return record and record.add_admins(self.admins)
 
+    async def read_node(self, node: str) -> NodeRecord | None:
+        """Read the same of a name that a request gives: the record of a lease is not for it."""
+        return None if is_lease_record(node) else await self.read_with_admins(node)
+
     async def read_all(self, names: Sequence[str]) -> list[NodeRecord]:
         """Read many records in few round trips; missing and unreadable ones are skipped."""
         kinds = ("node", "options", "affiliations")
@@ -163,24 +180,31 @@ class NodeStore:
         return int(await self._server.command("ZCARD", keys.of_service("all_nodes")))
 
     async def create(
-        self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None
+        self,
+        node: str,
+        owner: Jid,
+        config: NodeConfig,
+        parent: NodeRecord | None = None,
+        destinations: tuple[str, ...] = (),
     ) -> NodeRecord | None:
-        """Create a node's record with one owner, below a collection; None when the node exists."""
+        """Create a record with one owner: a node's, below a collection, or a lease's. None when there is one of this name."""
         # The name first: readers skip a name without a record, but a record without a name would never be swept.
         created = await self.now_ms()
-        await self._list([created, node])
-        noted = await self.affiliated.note([(owner, node)], self._has_affiliation)
+        await self._list("leases" if destinations else "all_nodes", [created, node])
+        affiliated = [] if destinations else [(owner, node)]
+        noted = await self.affiliated.note(affiliated, self._has_affiliation)
         incarnation = secrets.token_hex(4)
         rows = [{"name": name, "value": value} for name, value in to_stored(config).items()]
         name, life = (parent.name, parent.incarnation) if parent else ("", "")
         fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
-        fixed |= {"parent": name, "parent_life": life}
+        fixed |= {"parent": name, "parent_life": life, "destinations": "\n".join(destinations)}
         reply = await self._server.run(self._call("create_node", node, fixed, rows))
         if reply[0] != b"ok":
-            await self._remove_noted([(owner, node)], noted)
+            await self._remove_noted(affiliated, noted)
             return None
-        await self.affiliated.note_done([(owner, node)])
-        return NodeRecord(node, incarnation, 1, config, {owner: Affiliation.OWNER}, created, owner, name, life)
+        await self.affiliated.note_done(affiliated)
+        affiliations = {owner: Affiliation.OWNER}
+        return NodeRecord(node, incarnation, 1, config, affiliations, created, owner, name, life, destinations)
 
     async def configure(self, record: NodeRecord, renewed: NodeRecord) -> int | None:
         """Store a new configuration and place in the tree; returns the revision, None when the record was changed meanwhile."""
@@ -228,6 +252,8 @@ class NodeStore:
         await self._forget(record.name)
         # Keep the indexes short: entries that a crash leaves there are removed when room is needed or when they are read.
         await self.subscribed.remove([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
+        if record.destinations:
+            return list(jids)
         await self.affiliated.remove([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
             counted = _count_entries(record.creator, record.name)
@@ -244,8 +270,9 @@ class NodeStore:
 
     async def unlist(self, name: str) -> None:
         """Take a name off the list that has had no node for a minute: whoever was to create that has failed."""
-        asked = [("ZSCORE", keys.of_service("all_nodes"), name), ("EXISTS", keys.of_node("node", name))]
-        since, exists = await self._server.commands(asked)
+        asked = [("ZSCORE", keys.of_service(each), name) for each in _LISTS]
+        *listed, exists = await self._server.commands([*asked, ("EXISTS", keys.of_node("node", name))])
+        since = next(filter(None, listed), None)
         if since and not exists and await self.now_ms() - float(since) > NAMELESS_MS:
             await self._forget(name)
 
@@ -253,7 +280,7 @@ class NodeStore:
         """Remove what the service keeps under the name of a node that is not there."""
         await self._server.commands(
             [
-                *(("ZREM", keys.of_service(each), name) for each in ("all_nodes", "changed")),
+                *(("ZREM", keys.of_service(each), name) for each in (*_LISTS, "changed")),
                 ("UNLINK", keys.of_node("hour", name)),
             ]
         )
@@ -329,20 +356,31 @@ class NodeStore:
 
     async def relist(self, records: Sequence[NodeRecord]) -> None:
         """Add nodes to the list of names again: Redis may have lost an entry alone, and an unlisted node is never swept."""
-        pairs = [part for record in records for part in (record.created_ms, record.name)]
-        if pairs:
-            await self._list(pairs)
+        for each in _LISTS:
+            those = [record for record in records if each == ("leases" if record.destinations else "all_nodes")]
+            pairs = [part for record in those for part in (record.created_ms, record.name)]
+            if pairs:
+                await self._list(each, pairs)
 
-    async def _list(self, pairs: Sequence[Value]) -> None:
-        """Add names of nodes, and the format with them: Redis may have lost all keys of the service."""
-        names, stamp = keys.of_service("all_nodes"), keys.of_service("store")
+    async def _list(self, where: str, pairs: Sequence[Value]) -> None:
+        """Add names to one of the lists, and the format with them: Redis may have lost all keys of the service."""
+        names, stamp = keys.of_service(where), keys.of_service("store")
         await self._server.commands([("HSET", stamp, "format", keys.FORMAT), ("ZADD", names, "NX", *pairs)])
 
     async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
         """Return names of nodes in order of creation; some may be of nodes that are being created or deleted."""
         found = await self._server.command("ZRANGE", keys.of_service("all_nodes"), first, first + count - 1)
-        # Only somebody with redis-cli writes a name that is no text: it has no node.
-        return tuple(name.decode(errors="replace") for name in found)
+        return _decode_names(found)
+
+    async def swept_names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
+        """Return names of all that has partitions: those of nodes, and then those of the records of leases."""
+        nodes, leases = map(keys.of_service, _LISTS)
+        asked = ("ZRANGE", nodes, first, first + count - 1), ("ZCARD", nodes)
+        found, all_nodes = await self._server.commands(asked)
+        if len(found) < count:
+            begin = max(0, first - all_nodes)
+            found += await self._server.command("ZRANGE", leases, begin, begin + count - len(found) - 1)
+        return _decode_names(found)
 
     async def incarnations(self, names: Sequence[str]) -> dict[str, str]:
         """Return the incarnations of those nodes that exist."""
@@ -505,6 +543,11 @@ def _readable(
                 yield _record(name, head, options, affiliations)
 
 
+def _decode_names(found: Sequence[bytes]) -> tuple[str, ...]:
+    # Only somebody with redis-cli writes a name that is no text: it has no node.
+    return tuple(name.decode(errors="replace") for name in found)
+
+
 def _record(
     node: str, head: Mapping[bytes, bytes], options: Mapping[bytes, bytes], affiliations: Mapping[bytes, bytes]
 ) -> NodeRecord:
@@ -519,6 +562,7 @@ def _record(
             Jid(head[b"creator"].decode()) if b"creator" in head else None,
             head.get(b"parent", b"").decode(),
             head.get(b"parent_life", b"").decode(),
+            tuple(filter(None, head.get(b"destinations", b"").decode().split("\n"))),
         )
     except (KeyError, ValueError, MalformedRequest) as error:
         msg = f"the record of node {node!r} cannot be read: {error}"

@@ -102,8 +102,8 @@ class Tree:
         return levels
 
     async def find_leaves(self, record: NodeRecord) -> dict[Partition, int]:
-        """Return the partitions of all leaves of a collection, and the level of each: those below it, and its destinations."""
-        named = await self._find_by_destinations(record)
+        """Return the partitions of all leaves of a collection, or of a lease's destinations, and the level of each."""
+        named = await self._find_by_destinations(record.destinations)
         found = dict.fromkeys(await self._partitions_of_leaves(named), 1)
         for level, names in enumerate(await self.find_below(record), 1):
             found |= dict.fromkeys(await self._partitions_of_leaves(names), level)
@@ -113,16 +113,15 @@ class Tree:
         collections = await self.collections(names)
         return await self._store.partitions([name for name in names if name not in collections])
 
-    async def _find_by_destinations(self, record: NodeRecord) -> list[str]:
-        """Return the nodes that belong to a collection by its destinations, at most `MOVED`."""
-        wanted = record.config.destinations.split("\n") if record.config.destinations else []
+    async def _find_by_destinations(self, wanted: Sequence[str]) -> list[str]:
+        """Return the nodes that destinations name, at most `MOVED`."""
         wild = [each for each in wanted if is_wildcard(each)]
         found = [each for each in wanted if each not in wild]
         first = 0
         while wild and len(found) < MOVED and (names := await self._store.names(first)):
             found += [name for name in names if any(matches(each, name) for each in wild)]
             first += len(names)
-        return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
+        return list(dict.fromkeys(found))[:MOVED]
 
     async def check_move(
         self, sender: Jid, child: str, record: NodeRecord | None, parent: NodeRecord | None

@@ -10,6 +10,7 @@ from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, domain, is_printa
 from broker.model.nodes import Affiliation, NodeRecord, change_config
 from broker.model.options import Fair, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.pull_subscriptions import is_lease_record
 from broker.model.results import Refused
 from broker.model.tree import TreeRequest, tree_request
 from broker.settings import NodeCreation, Settings
@@ -71,6 +72,10 @@ class NodeRules:
             return _NO_CREATOR
         if not _nameable(node):
             return Refused(Problem.NODE_NAME_INVALID, _NAMES)
+        if is_lease_record(node):
+            return Refused(
+                Problem.NODE_NAME_INVALID, "lease- and 16 hexadecimal digits name a lease over several queues"
+            )
         try:
             options, tree = tree_request(command.options)
             config = change_config(self._rules.defaults, options)

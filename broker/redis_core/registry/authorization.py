@@ -23,7 +23,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.hints import NO_HINTS
-from broker.model.names import Jid, bare_jid
+from broker.model.names import Jid, bare_jid, resource
 from broker.model.nodes import Affiliation, NodeRecord, find_unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.outcomes import RESULT_BYTES, ReplyMode
@@ -100,6 +100,11 @@ def describing(command: Describe, record: NodeRecord, affiliation: Affiliation) 
     refused = _check_reading(record, affiliation)
     publishes = affiliation in _PUBLISHERS or record.config.publish_model is PublishModel.OPEN
     return None if publishes or refused is _UNAPPROVED else refused
+
+
+def is_for_lease(command: object, record: NodeRecord) -> bool:
+    """Return whether a command is for the lease that a record belongs to: for all others there is no node of that name."""
+    return isinstance(command, Describe) or resource(getattr(command, "jid", Jid(""))) == record.name
 
 
 def cancelling(_command: object, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:

@@ -445,6 +445,8 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None
+    if record.destinations and not may.is_for_lease(command, record):
+        return internal.GONE
     affiliation = record.affiliations.get(bare_jid(getattr(command, "sender", "")), Affiliation.NONE)
     if affiliation is Affiliation.OUTCAST:
         return may.OUTCAST

@@ -12,7 +12,7 @@ from broker.model.commands import Affiliations, ListSubscribers, Subscribe, Subs
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page
-from broker.model.pull_subscriptions import lease_seconds
+from broker.model.pull_subscriptions import is_lease_record, lease_seconds
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import GONE, Ask
@@ -111,8 +111,13 @@ class SubscriptionQueries:
         return {ref.jid: tuple(existing.get(ref, ())) or other(ref) for ref in refs}
 
     async def has_most_leases(self, command: Subscribe) -> bool:
-        """Return whether the owner of a new lease has as many on the node as it may; two at once may exceed that by one."""
-        refs = [ref for ref in await self._store.subscription_refs(command.jid) if ref.node == command.node]
+        """Return whether the owner of a new lease has as many on the node as it may; two at once may exceed that by one.
+
+        Leases over several queues count together.
+        """
+        several = bool(command.destinations)
+        found = await self._store.subscription_refs(command.jid)
+        refs = [ref for ref in found if ref.node == command.node or (several and is_lease_record(ref.node))]
         leases = [ref for ref in refs if lease_seconds(ref.jid) and ref.jid != command.jid]
         return len(leases) >= command.most and len(await self._existing(leases)) >= command.most
 

@@ -13,8 +13,6 @@ from typing import Final
 import structlog
 
 from broker.model.commands import (
-    Declare,
-    Delete,
     Describe,
     Nodes,
     Options,
@@ -27,12 +25,10 @@ from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.pull_subscriptions import new_pull_name
+from broker.model.pull_subscriptions import is_lease_record, new_pull_name
 from broker.model.qos import Qos
 from broker.model.results import (
-    Declared,
     Described,
-    Done,
     HeldItem,
     Listing,
     Received,
@@ -70,10 +66,11 @@ async def create_subscription(core: Core, request: Request) -> Response:
     subscription_request = requests.subscription_request(request)
     name = new_pull_name(subscription_request.seconds)
     node, *others = subscription_request.destinations
-    if others or is_wildcard(node):
+    several = bool(others or is_wildcard(node))
+    if several:
         for each in subscription_request.destinations:
             await _find(core, request, each)
-        node = await _view(core, request, subscription_request, name)
+        node = f"lease-{name}"
     subscription = PullSubscription(request.sender, node, name, subscription_request.seconds)
     command = Subscribe(
         node,
@@ -83,12 +80,11 @@ async def create_subscription(core: Core, request: Request) -> Response:
         Qos.PULLED,
         selector=subscription_request.selector,
         lease_ms=subscription_request.seconds * 1000,
-        most=0 if subscription.has_view else request.most_subscriptions,
+        most=request.most_subscriptions,
+        destinations=subscription_request.destinations if several else (),
     )
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
-        if subscription.has_view:
-            await core.ask(Delete(node, request.sender))
         raise fault(outcome)
     assert isinstance(outcome, Subscribed)
     return views.answer_subscribed(views.ShownSubscription(subscription, subscription_request.destinations, outcome))
@@ -123,7 +119,7 @@ async def delete_subscription(core: Core, request: Request) -> Response:
     """End a subscription, and return its messages (R14) unless they are to stay under their locks."""
     subscription, keep = requests.of(request), requests.read_keep(request)
     return _answer_done(
-        _report_expiry(subscription, await _end(core, subscription, request.sender, keep=keep)), Done, Unsubscribed
+        _report_expiry(subscription, await _end(core, subscription, request.sender, keep=keep)), Unsubscribed
     )
 
 
@@ -209,7 +205,7 @@ def _readable(subscription: PullSubscription, items: Iterable[HeldItem]) -> Iter
 
 def _report_expiry(subscription: PullSubscription, outcome: Result) -> Result:
     """Report a missing subscription as expired: only one that existed has an id."""
-    gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if subscription.has_view else ())}
+    gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if is_lease_record(subscription.node) else ())}
     over = isinstance(outcome, Refused) and outcome.problem in gone
     return Refused(Problem.LEASE_OVER, "the subscription has expired") if over else outcome
 
@@ -221,12 +217,12 @@ async def _read_subscription(
     options = await core.ask(Options(subscription.node, request.sender, subscription.jid, ""))
     if not isinstance(options, Subscribed):
         return None
-    if not subscription.has_view:
+    if not is_lease_record(subscription.node):
         return views.ShownSubscription(subscription, (subscription.node,), options)
-    view = await core.ask(Describe(subscription.node, request.sender, as_owner=True))
-    if not isinstance(view, Described):
+    known = await core.ask(Describe(subscription.node, request.sender, as_owner=True))
+    if not isinstance(known, Described):
         return None
-    return views.ShownSubscription(subscription, tuple(view.record.config.destinations.splitlines()), options)
+    return views.ShownSubscription(subscription, known.record.destinations, options)
 
 
 async def _find(core: Core, request: Request, destination: str) -> None:
@@ -242,16 +238,6 @@ async def _find(core: Core, request: Request, destination: str) -> None:
         if not listing.more or not listing.nodes:
             raise fault(MalformedRequest(Problem.NODE_NOT_FOUND, f"destinations: {destination[:200]} matches nothing"))
         after = listing.nodes[-1]
-
-
-async def _view(core: Core, request: Request, subscription_request: requests.SubscriptionRequest, name: str) -> str:
-    """Create a collection of the destinations for this subscription alone, so that they share one prefetch."""
-    options = {
-        "pubsub#node_type": ("collection",),
-        "pubsub#access_model": ("whitelist",),
-        "stanzaq#destinations": subscription_request.destinations,
-    }
-    return (await result(core, Declare(f"lease-{name}", request.sender, options), Declared)).node
 
 
 async def _acknowledge(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
@@ -282,12 +268,7 @@ def _not_held_fault(lock_ref: LockRef) -> Fault:
 
 
 async def _end(core: Core, subscription: PullSubscription, sender: Jid, *, keep: bool = False) -> Result:
-    if subscription.has_view and not keep:
-        return await core.ask(Delete(subscription.node, sender))
-    outcome = await core.ask(Unsubscribe(subscription.node, sender, subscription.jid, "", release=not keep))
-    if subscription.has_view and isinstance(outcome, Unsubscribed):
-        return await core.ask(Delete(subscription.node, sender))
-    return outcome
+    return await core.ask(Unsubscribe(subscription.node, sender, subscription.jid, "", release=not keep))
 
 
 def _answer_done(outcome: Result, *kinds: type[Result]) -> Response:

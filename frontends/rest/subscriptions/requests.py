@@ -23,7 +23,7 @@ from broker.model.names import Jid, bare_jid, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.progress import Progress
-from broker.model.pull_subscriptions import is_own_collection, lease_seconds, pull_jid
+from broker.model.pull_subscriptions import lease_seconds, pull_jid
 from broker.model.results import HeldItem
 from broker.model.subscriptions import Subscription
 from frontends.rest import fields, negotiation, paths
@@ -60,11 +60,6 @@ class PullSubscription:
     def jid(self) -> Jid:
         """The JID that is subscribed on the owner's behalf."""
         return pull_jid(self.owner, self.name)
-
-    @property
-    def has_view(self) -> bool:
-        """Several destinations are a collection of their own, which ends with the subscription."""
-        return is_own_collection(self.node, self.jid)
 
     @property
     def href(self) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import secrets
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -777,20 +778,42 @@ def test_own_leases(redis: RedisServer, queue: str, alice: httpx.Client) -> None
         assert bob.get("/subscriptions").json() == {"subscriptions": [], "total": 0}
 
 
-def test_too_many_leases(redis: RedisServer, queue: str) -> None:
-    """Guarantee 6: leases of one user on a queue are bounded; an ended one makes room, and others have room of their own."""
+@pytest.mark.parametrize("several", [False, True])
+def test_too_many_leases(redis: RedisServer, queue: str, *, several: bool) -> None:
+    """Guarantee 6: leases of one user on a queue are bounded, and those over several queues together.
+
+    An ended one makes room, and others have room of their own.
+    """
     with (
         RestFrontend(redis.url, HTTP_LEASES="2") as frontend,
         client(frontend) as alice,
         client(frontend, "bob@example.org") as bob,
     ):
-        wanted = {"destinations": name_of(queue)}
+        wanted = {"destinations": [name_of(queue), name_of(alice.post("/queues").headers["Location"])][: 1 + several]}
         first = alice.post("/subscriptions", json=wanted).headers["Location"]
         assert alice.post("/subscriptions", json=wanted).status_code == 201
         assert problem(alice.post("/subscriptions", json=wanted)) == (403, "too-many-subscriptions")
         assert bob.post("/subscriptions", json=wanted).status_code == 201
         assert alice.delete(first).status_code == 200
         assert alice.post("/subscriptions", json=wanted).status_code == 201
+
+
+def test_over_several_queues_by_anybody(redis: RedisServer, alice: httpx.Client) -> None:
+    """R12: who may create no queue may lease several; the lease counts for no quota, and nobody finds a node of it."""
+    queues = [name_of(alice.post("/queues").headers["Location"]) for _ in range(2)]
+    sent(alice, f"/queues/{queues[1]}", "a")
+    with (
+        RestFrontend(redis.url, NODE_CREATION="admins", NODE_QUOTA="0") as frontend,
+        client(frontend, "bob@example.org") as bob,
+    ):
+        assert bob.post("/queues").status_code == 403
+        before = bob.get("/queues").text
+        path = bob.post("/subscriptions", json={"destinations": queues}).headers["Location"]
+        assert [each["text"] for each in held(bob, path)] == ["a"]
+        assert bob.get("/queues").text == before
+        node = urlsafe_b64decode(f"{path.rsplit('/', 1)[1]}==").split(b"\0")[1].decode()
+        assert node.startswith("lease-") and bob.get(f"/queues/{node}").status_code == 404
+        assert bob.delete(path).status_code == 200
 
 
 @pytest.mark.parametrize(
