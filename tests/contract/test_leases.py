@@ -138,6 +138,11 @@ async def test_the_record_of_a_lease_is_no_node(make_core: MakeCore, node: str) 
     ):
         assert is_refused(await core.ask(asked), Problem.NODE_NOT_FOUND), asked
     assert is_refused(await core.ask(Declare(f"lease-{2:016x}", ALICE, {})), Problem.NODE_NAME_INVALID)
+    # Not as its dead letters either, which would end with a lease of that name.
+    named = Configure(node, ALICE, {"stanzaq#dead_letter_node": (f"lease-{2:016x}",)})
+    assert is_refused(await core.ask(named), Problem.NOT_ACCEPTABLE)
+    jid = pull_jid(bare_jid(ALICE), name.removeprefix("lease-"))
+    assert is_refused(await core.ask(Subscribe(name, jid, jid, 1)), Problem.NODE_NOT_FOUND), "a lease stays one"
     assert isinstance(await core.ask(Delete(node, ALICE)), Done)
 
 

@@ -345,7 +345,7 @@ async def test_expiry_after_lost_news(
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
     server, directory, lost = core._server, core._store, list[str]()
-    run_all, names = server.run_all, directory.names
+    run_all, names = server.run_all, directory.swept_names
 
     async def beating(calls: Sequence[Line]) -> list[Any]:
         replies = await run_all(calls)
@@ -356,15 +356,15 @@ async def test_expiry_after_lost_news(
 
     async def naming(first: int = 0, count: int = 1_000) -> tuple[str, ...]:
         if lost == ["heartbeat"]:
-            lost.append("names")
+            lost.append("swept_names")
             raise CoreUnavailable(node)
         return await names(first, count)
 
     monkeypatch.setattr(server, "run_all", beating)
-    monkeypatch.setattr(directory, "names", naming)
+    monkeypatch.setattr(directory, "swept_names", naming)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await door.until(lambda: [each.attempt for each in door.deliveries] == [1, 2])
-    assert lost == ["heartbeat", "names"]
+    assert lost == ["heartbeat", "swept_names"]
 
 
 async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> None:

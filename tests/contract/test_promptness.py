@@ -215,12 +215,12 @@ async def test_refused_while_all_are_swept(make_core: MakeCore, node: str, monke
         await swept.wait()
 
 
-@pytest.mark.parametrize("reading", ["read_all", "names"])
+@pytest.mark.parametrize("reading", ["read_all", "swept_names"])
 async def test_a_silent_master(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
     """Guarantee 4: while one master of a cluster is silent, a frontend goes on with heartbeats, and sweeps what is elsewhere."""
-    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1 if reading == "names" else 1_000_000)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1 if reading == "swept_names" else 1_000_000)
     core, _ = await make_core()
     await declared(core, node)
     (due,) = await partitions_of(core, node)

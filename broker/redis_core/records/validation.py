@@ -90,7 +90,7 @@ class NodeRules:
         target = config.dead_letters_of(node)
         if target == node:
             return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
-        if target is not None and not _nameable(target):
+        if target is not None and (not _nameable(target) or is_lease_record(target)):
             return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is not a valid node name: {_NAMES}")
         target_record = None if target is None else await self._read(target)
         if target_record is not None and target_record.config.collects:

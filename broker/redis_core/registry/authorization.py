@@ -104,7 +104,10 @@ def describing(command: Describe, record: NodeRecord, affiliation: Affiliation) 
 
 def is_for_lease(command: object, record: NodeRecord) -> bool:
     """Return whether a command is for the lease that a record belongs to: for all others there is no node of that name."""
-    return isinstance(command, Describe) or resource(getattr(command, "jid", Jid(""))) == record.name
+    if isinstance(command, Subscribe | Unsubscribe | Options | ReceiveFrom):
+        made = not isinstance(command, Subscribe) or bool(command.destinations)
+        return made and resource(command.jid) == record.name
+    return isinstance(command, Describe)
 
 
 def cancelling(_command: object, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:

@@ -71,7 +71,8 @@ class Leases:
             await self._end(record)
 
     async def _read(self, name: str) -> NodeRecord | None:
-        return await self._store.read(name) if is_lease_record(name) else None
+        record = await self._store.read(name) if is_lease_record(name) else None
+        return record if record and record.destinations else None
 
     async def _end(self, record: NodeRecord) -> None:
         """Remove a record whose lease has ended; in its queues what it does not keep goes back first."""
