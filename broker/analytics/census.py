@@ -216,7 +216,7 @@ def _partition_state(
         ("XLEN", of("log")),
         ("HLEN", of("replaced")),
         ("HLEN", of("successors")),
-        ("HKEYS", of("handovers")),
+        ("HKEYS", of("outbox_items")),
         ("HKEYS", of("inflight")),
         ("HVALS", of("inflight")),
     )

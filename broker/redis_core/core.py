@@ -19,17 +19,16 @@ from broker.model.commands import Command, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result, RetractedBatch, Unaffiliated
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
-from broker.redis_core.delivery.handovers import Handovers
-from broker.redis_core.delivery.outcomes import OutcomeSender
+from broker.redis_core.delivery.leaving_items import ItemDeliverer
+from broker.redis_core.delivery.outbox import Outbox
 from broker.redis_core.delivery.relay import Relay
+from broker.redis_core.delivery.replies import ReplyDeliverer
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetails
@@ -107,8 +106,17 @@ class RedisCore:
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories, self.leases = self._handlers.histories, self._handlers.leases
-        self._handovers = Handovers(self._store, self._handlers.nodes, self)
-        self._outcomes = OutcomeSender(self)
+        dependencies = self._handlers.dependencies
+        items = ItemDeliverer(self._store, self._handlers.nodes, self)
+        deliverers = {
+            "item": items.deliver,
+            "reply": ReplyDeliverer(self).deliver,
+            "child": dependencies.tell_children,
+            "left": dependencies.leave_parents,
+            "parents": dependencies.ask_parents,
+            "schedule": self._handlers.firing.deliver,
+        }
+        self._outbox = Outbox(self, deliverers, items.held)
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
         self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
@@ -222,7 +230,7 @@ class RedisCore:
     def on_stream_state(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._heartbeat.beating = up
-        self.breaks += not up
+        self.breaks += 1
         if up and self._running:
             # Send again what was not written before the stream broke, unless others took it over.
             for pipeline in self.pipelines():
@@ -387,21 +395,9 @@ class RedisCore:
         else:
             self._wakeups.send(process, partition, subid)
 
-    def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
-        """Tell a publisher how its item has ended."""
-        self._outcomes.send(partition, due)
-
-    def follow_dependency(self, partition: Partition, mark: str) -> None:
-        """Tell the dependents of an item that has ended, or ask for the parents of one that waits."""
-        self._handlers.dependencies.follow(partition, mark)
-
-    def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
-        """Bring items to their other nodes."""
-        self._handovers.begin(record, partition, told)
-
-    def fire_schedules(self, node: str) -> None:
-        """Publish for the schedules of a node that are due."""
-        self._handlers.firing.begin(node)
+    def follow_outbox(self, partition: Partition) -> None:
+        """Deliver what is due in the outbox of a partition."""
+        self._outbox.follow(partition)
 
     # Used within the core.
 

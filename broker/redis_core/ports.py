@@ -8,9 +8,7 @@ from typing import Any, Protocol
 from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
 from broker.model.results import Refused, Result
-from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
 from broker.tasks import Reply
@@ -72,17 +70,8 @@ class CorePort(Protocol):
     def wake(self, process: str, partition: Partition, subid: str) -> None:
         """Wake the pull subscription that waits in a process for items of a partition."""
 
-    def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
-        """Bring items of a partition to their other nodes."""
-
-    def fire_schedules(self, node: str) -> None:
-        """Publish for the schedules of a node that are due."""
-
-    def send_outcome(self, partition: Partition, due: OutcomeDue) -> None:
-        """Tell a publisher how its item has ended."""
-
-    def follow_dependency(self, partition: Partition, mark: str) -> None:
-        """Tell the dependents of an item that has ended, or ask for the parents of one that waits."""
+    def follow_outbox(self, partition: Partition) -> None:
+        """Deliver what is due in the outbox of a partition."""
 
     def partition_changed(self, partition: Partition) -> None:
         """Note that the counts of a partition may have changed."""
@@ -138,7 +127,10 @@ class DoorPort(HandlerPort, Protocol):
     """The interface of the core for what must know when the door has written."""
 
     breaks: int
-    """How often the door's stream has broken."""
+    """How often the door's stream has broken, or come back."""
+
+    def congested(self) -> bool:
+        """Return whether the door has too much to write."""
 
     def flushed(self) -> bool:
         """Return whether the door has written all that it was handed."""

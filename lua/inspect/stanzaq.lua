@@ -109,7 +109,7 @@ local function partition_record(prefix, _, say)
   local function tell(name, value) say(name .. ' ' .. tostring(value)) end
   local function size(command, key) return redis.call(command, prefix .. key) end
   local stored = size('XLEN', 'log') - size('HLEN', 'replaced') - size('HLEN', 'successors') - (tonumber(kept) or 0)
-  local locked, dying = size('HLEN', 'inflight'), size('HLEN', 'handovers')
+  local locked, dying = size('HLEN', 'inflight'), size('HLEN', 'outbox_items')
   tell('waiting', math.max(0, stored - locked - dying))
   tell('  delayed', size('ZCARD', 'delayed'))
   tell('  dependent', size('HLEN', 'dependents'))
@@ -214,7 +214,7 @@ local function item_in(prefix, id)
   if not entry then return nil end
   local found, lines = fields_of(entry), {}
   local function tell(name, value) lines[#lines + 1] = name .. ' ' .. tostring(value) end
-  local dying = redis.call('HGET', prefix .. 'handovers', position)
+  local dying = redis.call('HGET', prefix .. 'outbox_items', position)
   local delayed = redis.call('ZSCORE', prefix .. 'delayed', position)
   local dependent = redis.call('HGET', prefix .. 'dependents', position)
   tell('position', number .. '-' .. position)

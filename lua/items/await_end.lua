@@ -29,4 +29,4 @@ local results = budget.each(rows, function(row)
   return {'unknown'}
 end)
 partition.save()
-return respond.results(results, call.partition_before.awaited and next_due.time() or 0)
+return respond.results(results)

@@ -26,7 +26,7 @@ local flying = inflight.get_many(places)
 
 local function look(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked' end
-  if redis.call('HEXISTS', key.handovers, position) == 1 then return log_entries.current(position), 'dying' end
+  if redis.call('HEXISTS', key.outbox_items, position) == 1 then return log_entries.current(position), 'dying' end
   if call.partition_log_only then return log_entries.get(position), 'kept' end
   if dependents.text(position) then return items.waiting(position), 'dependent' end
   return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'

@@ -1,11 +1,10 @@
 #!lua
--- Move waiting items to other nodes, each named by position and id: an item is on its way (`handovers`) until it has arrived.
+-- Move waiting items to other nodes, each named by position and id: an item is on its way (`outbox_items`) until it has arrived.
 -- ARGV: now revision frontend sent number retry | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
 local refusal = partition.load()
 if refusal then return refusal end
 
--- No JID begins with this mark. In a record of `handovers` it tells a node from the last holder of a dead letter.
 local function leave(row, entry)
   local position, past = row.position, attempt_history.of(row.position)
   entry.item = items.name(position, entry)
@@ -22,7 +21,7 @@ local function leave(row, entry)
   end
   write_buffer.add('HDEL', key.history, row.position)
   outcomes.note_end(row.position, row.item, 'dead', 'moved', '')
-  handovers.start(position, entry, past.attempts - past.untried, '>' .. row.to, '')
+  outbox_items.start(position, entry, past.attempts - past.untried, '>' .. row.to, '')
   write_buffer.flush()
 end
 

@@ -23,6 +23,6 @@ local results = budget.each(rows, function(row)
   if not enqueue.room() then return {'node-full'} end
   added = added + 1
   local item = enqueue.append(row)
-  return row.parents and {'ok', item, 0, arg.number} or item
+  return row.parents and {'ok', item, 0, enqueue.describe_dependent(row.position, row.parents)} or item
 end)
 return respond.make(results, added)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Drop waiting items, or all entries of a log, a bounded part per call; locked items stay (P25).
--- ARGV: now revision number
+-- ARGV: now revision frontend number
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
@@ -40,4 +40,4 @@ write_buffer.flush()
 partition.save()
 local more = #dropped == CHUNK or budget.over() or call.fair_intake_behind or call.group_order_skipped >= group_order.MOST
 if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
-return respond.results({#dropped}, call.partition_before.replies and next_due.time() or 0, more and 1 or 0)
+return respond.results({#dropped}, next_due.time(), more and 1 or 0)

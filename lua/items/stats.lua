@@ -6,7 +6,7 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local LOOK = 100
-local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handovers)
+local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.outbox_items)
 local delayed, waits = redis.call('ZCARD', key.delayed), dependents.count()
 local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
   - call.partition_kept

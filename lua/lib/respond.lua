@@ -1,5 +1,5 @@
--- Replies of operations on a partition: {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be done at once,
--- token}. Lists that are empty may be false. The constants are the places of values that operations change.
+-- Replies of operations on a partition: {'ok', results, deliveries, notices, 1 when entries of the outbox are due, next due ms or 0, 1 when
+-- more can be done at once, token}. Lists that are empty may be false. The constants are the places of values that operations change.
 local respond = {DELIVERIES = 3, DUE = 6, MORE = 7}
 local NOTHING = {}
 
@@ -12,7 +12,7 @@ end
 -- have `deliveries`.
 function respond.results(results, due, more, besides)
   besides = besides or NOTHING
-  return {'ok', results, besides.deliveries or false, some(call.notices_made), false, due or 0, more or 0, call.partition_token}
+  return {'ok', results, besides.deliveries or false, some(call.notices_made), call.outbox_due, due or 0, more or 0, call.partition_token}
 end
 
 -- The last step of every operation that may hand items out: update turns, dispatch; with `receive` let those receive that have no turn, which
@@ -43,5 +43,5 @@ function respond.make(results, hint, receive)
   if call.partition_before.limits and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end
   due = call.partition_collects and semaphore.next(due) or asking.next(due)
-  return {'ok', some(results), some(deliveries), some(call.notices_made), some(call.handovers_made), due, more, call.partition_token}
+  return {'ok', some(results), some(deliveries), some(call.notices_made), call.outbox_due, due, more, call.partition_token}
 end

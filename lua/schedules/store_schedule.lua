@@ -1,6 +1,7 @@
 #!lua
 -- Store schedules, each only if its record is still the `expected` one that the caller has read; empty: there is none. A row without a
--- record deletes its schedule, one without an item keeps the stored item. `at` is when the schedule is next due, in ms; empty: never.
+-- record deletes its schedule, one without an item keeps the stored item. `at` is when the schedule is next due, in ms; empty: never. One
+-- that is due stays with who has read it. Returns the time in ms.
 -- ARGV: now revision most | id expected record item at
 -- RETURNS: ok stale gone deleted | ok changed too-many
 local refusal = partition.load()
@@ -17,12 +18,12 @@ local results = budget.each(rows, function(row)
     redis.call('HSET', key.schedules, row.id, row.record)
     if row.item ~= '' then redis.call('HSET', key.schedule_items, row.id, row.item) end
   end
+  local entry = 'schedule/' .. row.id
   if row.at == '' then
-    redis.call('ZREM', key.schedule_times, row.id)
-  else
-    redis.call('ZADD', key.schedule_times, row.at, row.id)
+    outbox.remove(entry)
+  elseif tonumber(row.at) > call.partition_now or outbox.last_attempt(entry) == '0' then
+    outbox.put(entry, tonumber(row.at))
   end
-  return {'ok'}
+  return {'ok', call.partition_now}
 end)
-if not call.partition_before.schedules then partition.turn_on('schedules') end
-return respond.results(results, schedule_times.next(0))
+return respond.results(results, next_due.time())

@@ -1,9 +1,8 @@
 #!lua flags=allow-oom
 -- Do what is due in a partition: send unconfirmed deliveries again, end expired locks and those of subscribers that left, end an expired
--- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and hand-overs that have not arrived
--- (again those last reported before `told_before`), and that schedules are due. Hand out items, trim the log, and forget names of
--- publishes whose repeats nobody has to recognise any more.
--- ARGV: now revision frontend sent number retry told_before
+-- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and whether the outbox has something that
+-- is due. Hand out items, trim the log, and forget names of publishes whose repeats nobody has to recognise any more.
+-- ARGV: now revision frontend sent number retry
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
@@ -25,8 +24,7 @@ unsubscribing.resume()
 ownership.lapse()
 if partition_owner.get() and partition_owner.get().clearing then ownership.clear('stolen') end
 subscription_expiry.tell_lapsed()
-if call.partition_before.schedules and schedule_times.are_due() then notices.tell({'scheduled'}) end
-handovers.resume(tonumber(arg.told_before))
+outbox.look()
 journal.trim()
 waiters.tidy()
 local more_names = dedupe_window.tidy(dedupe_window.SOME)
@@ -41,5 +39,4 @@ local who = partition_owner.get()
 if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_names or more_aged == 1
   or (who and who.clearing) then reply[respond.MORE] = 1 end
 reply[respond.DUE] = subscription_expiry.next(reply[respond.DUE])
-if call.partition_before.schedules then reply[respond.DUE] = schedule_times.next(reply[respond.DUE]) end
 return reply

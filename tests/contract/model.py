@@ -18,7 +18,9 @@ Position = tuple[int, int]
 """When an item was published, in ms, and its number within that ms: its name inside the partition and its order."""
 
 ANSWERS_MS = 60_000
-RETRY_MS = 5_000
+PAUSES_MS = (5_000, 10_000, 20_000, 40_000, 60_000)
+"""How long an entry of the outbox rests after each attempt to deliver it; the last one also after all further ones."""
+
 REMEMBERED_HOLDERS = 8
 REMEMBERED_ATTEMPTS, REMEMBERED_BYTES = 20, 2048
 MAX_BOUNCES = 3
@@ -112,24 +114,32 @@ class Letter:
     """A dead letter that has not arrived at its node."""
 
     item: Item
-    since: int
     attempts: int
     jid: str
     reason: str
-    note: str = ""
-    """The node to which it is about to be handed over, once somebody has read it for that."""
-
-    def shown(self) -> tuple[object, ...]:
-        """Return what a script reports of it."""
-        return (written(self.item.position), "", self.note)
+    target: str = ""
+    """The node at which it may have arrived, once somebody has read it for that."""
 
 
 @dataclass(slots=True)
-class Told:
-    """The end of an item, which its publisher is told until somebody reports that."""
+class Entry:
+    """An entry of the outbox, with its next time: a dead letter, or the end of an item, which its publisher is told."""
 
-    line: str
-    since: int
+    content: Letter | str
+    at: int
+    attempts: int = 0
+
+    def read(self, now: int, dead_letters: str) -> tuple[object, ...]:
+        """Return the number of this attempt, and what is to be delivered."""
+        self.at = now + PAUSES_MS[min(self.attempts, len(PAUSES_MS) - 1)]
+        self.attempts += 1
+        if isinstance(self.content, str):
+            return (self.attempts, self.content)
+        letter = self.content
+        letter.target = letter.target or dead_letters
+        item, version = letter.item, letter.item.version
+        return (self.attempts, item.name, version.by, version.body, letter.attempts, letter.jid, letter.reason, version.key,
+                letter.target, "\n".join(item.history))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -150,10 +160,9 @@ class Outcome:
 
     words: list[str] = field(default_factory=list)
     deliveries: list[tuple[object, ...]] = field(default_factory=list)
-    letters: list[tuple[object, ...]] = field(default_factory=list)
     notices: list[tuple[object, ...]] = field(default_factory=list)
-    told: list[tuple[str, str]] = field(default_factory=list)
-    """The ends of items that are announced, each with the item's position."""
+    outbox: bool = False
+    """Whether entries of the outbox are due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +261,7 @@ class Model:
         self.options = options
         self.now = now
         self.items: dict[str, Item] = {}
-        self.dying: dict[str, Letter] = {}
-        self.untold: dict[str, Told] = {}
+        self.outbox: dict[str, Entry] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.seen: dict[str, int] = {}
         self.heads: dict[str, Item] = {}
@@ -380,9 +388,8 @@ class Model:
         return Outcome([{"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict)])
 
     def expire(self, frontend: str) -> Outcome:
-        """Send unconfirmed deliveries again, end expired locks (Q35), resume hand-overs that stopped half-way."""
+        """Send unconfirmed deliveries again, end expired locks (Q35), and look whether the outbox has something that is due."""
         self._begin()
-        before = [letter for letter in self.dying.values() if letter.since + RETRY_MS <= self.now]
         repeated = self._try_again(frontend)
         late = [item for item in self.items.values() if item.lock and item.lock.deadline <= self.now]
         for item in sorted(late, key=lambda item: (item.lock.deadline if item.lock else 0, written(item.position))):
@@ -390,13 +397,7 @@ class Model:
             self._outcome.notices.append(("unlocked", item.lock.jid, item.name, item.lock.token))
         for item in late:
             self._lose(item, "expired")
-        for place, told in self.untold.items():
-            if told.since + RETRY_MS <= self.now:
-                told.since = self.now
-                self._outcome.told.append((told.line, place))
-        for letter in before:
-            letter.since = self.now
-            self._outcome.letters.append(letter.shown())
+        self._outcome.outbox = any(entry.at <= self.now for entry in self.outbox.values())
         if self.options.keep_ms:
             self._let_go(self.now - self.options.keep_ms)
         self._end(frontend)
@@ -458,13 +459,12 @@ class Model:
         self._cursor = self._tail
         return len(dropped), self._outcome
 
-    def reported(self, place: str) -> None:
-        """Forget an end that its publisher was told."""
-        self.untold.pop(place, None)
-
-    def handed(self, position: str) -> None:
-        """Forget a dead letter that has arrived."""
-        self.dying.pop(position, None)
+    def read_outbox(self, limit: int, dead_letters: str) -> tuple[list[tuple[object, ...]], bool]:
+        """Return the entries that are due, up to a limit, the longest due first; and whether there are more."""
+        due = sorted((name[0] == "r", entry.at, name) for name, entry in self.outbox.items() if entry.at <= self.now)
+        return [(name, *self.outbox[name].read(self.now, dead_letters)) for _reply, _at, name in due[:limit]], len(
+            due
+        ) > limit
 
     def resend(self, frontend: str, previous: str, after: int) -> list[tuple[object, ...]]:
         """Return a frontend's deliveries past its sent mark, which the frontend that takes over has to send."""
@@ -488,6 +488,10 @@ class Model:
         lock.sequence = sequence
 
     # What it reports of itself.
+
+    def letters(self) -> list[Letter]:
+        """Return the dead letters that have not arrived."""
+        return [entry.content for entry in self.outbox.values() if isinstance(entry.content, Letter)]
 
     def held(self, jid: str) -> list[Item]:
         """Return the items that a subscription holds."""
@@ -575,7 +579,7 @@ class Model:
 
     def places(self) -> set[Position]:
         """Return all positions in the log."""
-        stored = [*self.items.values(), *(letter.item for letter in self.dying.values())]
+        stored = [*self.items.values(), *(letter.item for letter in self.letters())]
         versions = {item.parked.position for item in stored if item.parked}
         return {item.position for item in stored} | {item.version.position for item in stored} | versions | {*self.kept}
 
@@ -739,7 +743,7 @@ class Model:
             item.version, item.attempts, item.untried, item.holders, item.history = version, 0, 0, [], []
 
     def _room(self) -> bool:
-        if len(self.items) + len(self.dying) < self.options.max_items:
+        if len(self.items) + len(self.letters()) < self.options.max_items:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
         if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
@@ -871,13 +875,13 @@ class Model:
     def _tell(self, position: Position, name: str, jid: str, state: str, reason: str = "") -> None:
         if jid:
             lengths = " ".join(str(len(text.encode())) for text in (jid, name, reason))
-            told = Told(f"{state} {lengths} {jid} {name} {reason} ", self.now)
-            self.untold[written(position)] = told
-            self._outcome.told.append((told.line, written(position)))
+            self._send(f"reply/{written(position)}", f"{state} {lengths} {jid} {name} {reason} ")
 
     def _die(self, item: Item, attempts: int, jid: str, reason: str) -> None:
         self._gone(item)
         self._ended(item, "dead", reason)
-        letter = Letter(item, self.now, attempts, jid, reason)
-        self.dying[written(item.position)] = letter
-        self._outcome.letters.append(letter.shown())
+        self._send(f"item/{written(item.position)}", Letter(item, attempts, jid, reason))
+
+    def _send(self, name: str, content: Letter | str) -> None:
+        self.outbox[name] = Entry(content, self.now)
+        self._outcome.outbox = True

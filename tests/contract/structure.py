@@ -6,7 +6,7 @@ Knows the table of keys (`broker/keys.py`) and the model; must not know any scri
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.redis_core.operations.operation import subid
-from tests.contract.model import PLAIN, Item, Model, written
+from tests.contract.model import PLAIN, Item, Letter, Model, written
 from tests.lua.driver import Queue, text
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 READ: Final = (
     "meta", "log", "index", "replaced", "successors", "ready", "delayed", "inflight", "lock_deadlines", "locks_by_subscriber",
-    "subscribers", "ready_subscribers", "idle_subscribers", "history", "handovers", "handovers_told", "confirmations",
-    "retries", "progress", "replies", "outcomes", "group_heads", "group_of", "group_blocked",
-    "fair_items", "fair_tenants", "journal",
+    "subscribers", "ready_subscribers", "idle_subscribers", "history", "outbox", "outbox_attempts", "outbox_items",
+    "outbox_records", "outbox_replies", "confirmations", "retries", "progress", "replies", "group_heads", "group_of",
+    "group_blocked", "fair_items", "fair_tenants", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine reads the keys after every step.
@@ -66,11 +66,10 @@ class Snapshots:
 def expected(model: Model) -> dict[str, Any]:
     """Return what the keys must hold, exactly; scores and numbers as text."""
     items = list(model.items.values())
-    letters = {place: letter.item for place, letter in model.dying.items()}
     locked = [item for item in items if item.lock]
     unconfirmed = {written(item.position): item.lock for item in locked if item.lock and item.lock.stage != PLAIN}
     free = {one.jid: len(model.held(one.jid)) < one.credit for one in model.subscribers.values()}
-    stored = [*items, *letters.values()]
+    stored = [*items, *(letter.item for letter in model.letters())]
     turns = {subid(one.jid): str(one.served) for one in model.subscribers.values() if free[one.jid]}
     resting = {subid(one.jid): str(one.served) for one in model.subscribers.values() if not free[one.jid]}
     return {
@@ -103,12 +102,15 @@ def expected(model: Model) -> dict[str, Any]:
             for item in stored
             if item.holders
         },
-        "handovers": set(letters),
-        "handovers_told": {place: str(letter.since) for place, letter in model.dying.items()}
-        | {f"={place}": str(told.since) for place, told in model.untold.items()},
+        "outbox": {name: str(entry.at) for name, entry in model.outbox.items() if name[0] != "r"},
+        "outbox_replies": {name: str(entry.at) for name, entry in model.outbox.items() if name[0] == "r"},
+        "outbox_attempts": {name: str(entry.attempts) for name, entry in model.outbox.items() if entry.attempts},
+        "outbox_items": {written(letter.item.position): _leaving(letter) for letter in model.letters()},
+        "outbox_records": {
+            name: entry.content for name, entry in model.outbox.items() if isinstance(entry.content, str)
+        },
         "replies": {written(item.position): item.reply for item in items if item.reply}
         | {written(item.parked.position): item.parked.reply for item in items if item.parked and item.parked.reply},
-        "outcomes": {place: told.line for place, told in model.untold.items()},
         "group_heads": {group: written(item.position) for group, item in model.heads.items()},
         "group_of": {
             written(item.position): item.group
@@ -140,14 +142,18 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     meta = seen.pop("meta")
     assert int(meta["token"]) >= 0
     seen["kept"] = (int(meta.get("kept", 0)), int(meta.get("kept_bytes", 0)))
-    for name in ("ready", "handovers"):
-        seen[name] = set(seen[name])
+    seen["ready"] = set(seen["ready"])
     seen["fair_tenants"] = {tenant: float(turn) for tenant, turn in seen["fair_tenants"].items()}
     return seen
 
 
 def _attempts(item: Item) -> str:
     return f"{item.attempts}-{item.untried}" if item.untried else str(item.attempts)
+
+
+def _leaving(letter: Letter) -> str:
+    lengths = f"{len(letter.jid.encode())} {len(letter.target.encode())}"
+    return f"{letter.attempts} {lengths} {letter.jid} {letter.target} {letter.reason}"
 
 
 def _line(item: Item) -> str:

@@ -23,19 +23,18 @@ from broker.model.commands import (
     Configure,
     Declare,
     Describe,
+    MoveItems,
     Publish,
     Retract,
     Stats,
     Subscribe,
-    Unlock,
     Unsubscribe,
 )
 from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Browsed, Counted, Declared, Described, Done, Published, Refused, Retracted
+from broker.model.results import Browsed, Counted, Declared, Described, Done, MovedItems, Published, Refused, Retracted
 from broker.model.tree import Scope, SubscriptionType
-from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.redis_client import cluster
@@ -426,46 +425,45 @@ async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) ->
         assert slots == {slot_of_line(("GET", keys_of("meta")))}
 
 
-@pytest.mark.parametrize("step", [AcceptHandover, EndHandover])
-async def test_dead_letters_between_masters(
-    make_core: MakeCore, redis_cluster: RedisCluster, step: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Design §5: a crash between the steps of a hand-over between two masters repeats the first and duplicates nothing."""
+async def test_outbox_with_a_master_away(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
+    """Issue 51: while the master of one target is away, what goes elsewhere arrives; later all does, and each once."""
     core, _ = await make_core()
-    here, there, *_ = redis_cluster.masters()
-    target = await declared_at(core, redis_cluster, there)
-    name = await declared_at(core, redis_cluster, here)
-    ask, taken = core._handovers._ask, list[str]()
+    service = redis_cluster.owner(slot_of_line(("GET", keys.of_service("due"))))
+    victim = next(each for each in redis_cluster.masters() if each is not service)
+    source, near = [await declared_at(core, redis_cluster, service) for _ in range(2)]
+    far = await declared_at(core, redis_cluster, victim)
+    stuck, free = [f"s{number}" for number in range(2_000)], [f"f{number}" for number in range(100)]
+    for first in range(0, len(stuck), 500):
+        await asyncio.gather(*(core.ask(item(source, name)) for name in stuck[first : first + 500]))
 
-    async def dies(command: Any) -> Any:
-        if isinstance(command, step) and "died" not in taken:
-            taken.append("died")
-            raise CoreUnavailable(name)
-        taken.append(type(command).__name__)
-        return await ask(command)
+    async def move(names: list[str], to: str) -> None:
+        moved = await core.ask(MoveItems(source, ALICE, to, tuple(names), "", 200))
+        assert isinstance(moved, MovedItems) and moved.count == len(names)
 
-    monkeypatch.setattr(core._handovers, "_ask", dies)
-    await core.ask(Configure(name, ALICE, {"stanzaq#dead_letter_node": (target,)}))
-    await core.ask(Subscribe(name, W1, W1, 1))
-    await core.ask(item(name, "a"))
-    await core.ask(Unlock(name, W1, "a"))
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while "died" not in taken or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
-            await asyncio.sleep(0.005)
-    record = await core._store.read(name)
+    async def arrive(count: int, where: str) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (isinstance(found := await core.ask(Stats(where, ALICE)), Counted) and found.waiting == count):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    await away(redis_cluster.wait_for_replica, victim)
+    victim.kill()
+    try:
+        for first in range(0, len(stuck), 200):
+            await move(stuck[first : first + 200], far)
+        await asyncio.gather(*(core.ask(item(source, name)) for name in free))
+        await move(free, near)
+        await arrive(len(free), near)
+    finally:
+        victim.start()
+        await away(redis_cluster.wait_until_well)
+    record = await core._store.read(source)
     assert record
-    tried = keys.of_partition("handovers_told", Partition(name, record.incarnation))
-    # Five seconds later: make them look last reported that much earlier.
-    for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
-        redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)
-    core.router(name).pipeline().sweep()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            counted = await core.ask(Stats(name, ALICE))
-            if isinstance(counted, Counted) and counted.dying == 0:
-                break
-            await asyncio.sleep(0.01)
-    whole = ["ReadHandovers", "AcceptHandover", "EndHandover", "ExpireTickets"]
-    assert taken[: len(whole) + 3] == [*whole[: whole.index(step.__name__)], "died", *whole][: len(whole) + 3]
-    counted = await core.ask(Stats(target, ALICE))
-    assert isinstance(counted, Counted) and counted.waiting == 1
+    due = keys.of_partition("outbox", record.partition(0))
+    while entries := redis_cluster.ask(service, "ZRANGE", due, 0, -1):
+        for entry in entries:
+            redis_cluster.ask(service, "ZADD", due, "XX", 1, entry)
+        core.router(source).pipeline().sweep()
+        await asyncio.sleep(0.5)
+    await arrive(len(stuck), far)
+    found = [await core.ask(Stats(name, ALICE)) for name in (source, near, far)]
+    assert [(each.waiting, each.dying) for each in found if isinstance(each, Counted)] == [(0, 0), (100, 0), (2_000, 0)]

@@ -473,45 +473,6 @@ async def test_dead_letter(core: RedisCore, node: str) -> None:
     ]
 
 
-async def later(client: Any, key: str) -> None:
-    """Make hand-overs look five seconds older."""
-    for position, told in await client.zrange(key, 0, -1, withscores=True):
-        await client.zadd(key, {position: told - 5_000})
-
-
-@pytest.mark.parametrize("step", ["ReadHandovers", "AcceptHandover", "EndHandover", "ExpireTickets"])
-async def test_crash_between_the_steps(
-    core: RedisCore, store: Store, node: str, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Design §5: a crash before or after any step of a hand-over loses nothing and duplicates nothing."""
-    await declared(core, node, max_deliveries="1")
-    failing = {"left": 1}
-    ask = core._handovers._ask
-
-    async def fails_once(command: Any) -> Any:
-        if type(command).__name__ == step and failing["left"]:
-            failing["left"] -= 1
-            msg = "the process died here"
-            raise CoreUnavailable(msg)
-        return await ask(command)
-
-    monkeypatch.setattr(core._handovers, "_ask", fails_once)
-    await core.ask(Subscribe(node, W1, W1, 1))
-    await core.ask(item(node, "a"))
-    await core.ask(Unlock(node, W1, "a"))
-    record = await core._store.read(node)
-    assert record
-    async with store.client() as client:
-        key = f"sq:{{{node}@{record.incarnation}/0}}:handovers_told"
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while failing["left"] or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
-                await asyncio.sleep(0.005)
-        await later(client, key)
-    core.router(node).pipeline().sweep()
-    await empty(core, node)
-    assert len(await letters_of(core, node)) == 1
-
-
 async def test_closed_node_keeps_its_secrets(core: RedisCore, node: str) -> None:
     """§1.7 row 3: without access to a whitelist node the answer is forbidden, whether the item exists or not."""
     assert await core.ask(Declare(node, ALICE, {"pubsub#access_model": ("whitelist",)})) == Declared(node)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -51,12 +50,10 @@ from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import dependencies
 from tests.contract.conftest import Door, MakeCore, Store
+from tests.contract.outbox import make_due
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB, W1 = Jid("alice@x/home"), Jid("bob@x/b"), Jid("w1@x/a")
-
-MOST_AWAITED = 200
-"""How many members a partition's `awaited` has before it is checked who still waits (lua/lib/delivery/awaited.lua)."""
 
 
 def after(*parents: str, regardless: bool = False, **more: Any) -> Hints:  # noqa: ANN401  (other hints)
@@ -129,18 +126,15 @@ async def keys_of(store: Store, node: str, *names: str) -> dict[str, list[str]]:
     return found
 
 
-async def age(store: Store, node: str, core: RedisCore, seconds: float, partitions: int = 1) -> None:
-    """Let time pass for what is announced again, and sweep."""
-    async with store.client() as client:
-        async for key in client.scan_iter(match=f"*{node}@*:handovers_told"):
-            for member, score in await client.zrange(key, 0, -1, withscores=True):
-                await client.zadd(key, {member: score - seconds * 1000}, xx=True)
+async def age(store: Store, node: str, core: RedisCore, partitions: int = 1) -> None:
+    """Let the time pass after which entries come again, and sweep."""
+    await make_due(store, node)
     await asyncio.gather(*(core.ask_partition(Sweep(node, number)) for number in range(partitions)))
 
 
 async def until_clean(store: Store, node: str) -> None:
     """Wait until nobody waits for anything any more, and nothing is left of it."""
-    names = ("awaited", "dependents", "outcomes", "replies", "handovers_told")
+    names = ("awaited", "dependents", "outbox_records", "replies", "outbox", "outbox_replies")
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await keys_of(store, node, *names):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -379,7 +373,7 @@ async def test_parents_that_are_lost(make_core: MakeCore, store: Store, node: st
             async for key in client.scan_iter(match=f"*{node}*@*:{name}"):
                 await client.delete(key)
     assert isinstance(await core.ask(Retract(f"{node}-lost", W1, "p")), Retracted)
-    await age(store, node, core, 3_600)
+    await age(store, node, core)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (await dead(core, node)) != dict.fromkeys(("gone", "lost"), "parent-lost"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -389,57 +383,6 @@ async def test_parents_that_are_lost(make_core: MakeCore, store: Store, node: st
             await asyncio.sleep(0.02)
     assert isinstance(await core.ask(Retract(node, W1, "a")), Retracted)
     await door.until(lambda: delivery(door, "kept") is not None)
-
-
-@pytest.mark.parametrize("step", ["ReadDependents", "AwaitEnd", "NoteParent", "ReadAwaited", "EndAwaited"])
-async def test_crash_between_steps(make_core: MakeCore, store: Store, node: str, step: str) -> None:
-    """A frontend that dies before any step, or right after it, delays an item until another one sweeps, and nothing more."""
-    for number, executed in enumerate((False, True)):
-        (one, other), (two, door) = await make_core(), await make_core()
-        other.deliver, got = door.deliver, partial(delivery, door)  # type: ignore[method-assign]  # either may send
-        name = f"{node}-{number}"
-        await begin(two, name, partitions="2")
-        service = one._handlers.dependencies
-        ask = service._ask
-
-        async def dying(
-            command: Any,  # noqa: ANN401
-            ask: Any = ask,  # noqa: ANN401
-            executed: bool = executed,  # noqa: FBT001
-        ) -> Any:  # noqa: ANN401
-            if type(command).__name__ == step:
-                if executed:
-                    await ask(command)
-                await asyncio.Event().wait()
-            return await ask(command)
-
-        service._ask = dying
-        await publish(two, name, "a")
-        publishing = asyncio.create_task(one.ask(item(name, "c", "a")))
-        if step in {"ReadAwaited", "EndAwaited"}:
-            assert await publishing == Published("c")
-        else:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not await keys_of(store, name, "dependents"):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            await age(store, name, two, 5, 2)
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not await keys_of(store, name, "awaited"):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            assert await state(two, name, "c") == "dependent"
-        await door.until(lambda got=got: got("a") is not None)  # type: ignore[misc]
-        assert isinstance(await one.ask(Retract(name, W1, "a")), Retracted)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while got("c") is None:
-                await age(store, name, two, 5, 2)
-                await asyncio.sleep(0.02)
-        assert isinstance(await two.ask(Retract(name, W1, "c")), Retracted)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await keys_of(store, name, "awaited", "dependents", "outcomes", "replies"):
-                await age(store, name, two, 5, 2)
-                await asyncio.sleep(0.02)
-        publishing.cancel()
-        one._tasks.cancel()
 
 
 async def test_refused_by_two(make_core: MakeCore, node: str) -> None:
@@ -464,6 +407,15 @@ async def test_refused_by_two(make_core: MakeCore, node: str) -> None:
     answer = await publishing
     assert isinstance(answer, Refused) and answer.problem.retryable
     assert await refused(one, sent) is Problem.ITEM_NOT_FOUND
+
+
+async def test_refused_beside_one_that_is_there(make_core: MakeCore, store: Store, node: str) -> None:
+    """A publish that names a parent that is there, and one that is not, leaves nothing at the first one."""
+    core, _ = await make_core()
+    await begin(core, node)
+    await publish(core, node, "a")
+    assert await refused(core, item(node, "c", "a", "none")) is Problem.ITEM_NOT_FOUND
+    assert not await keys_of(store, node, "awaited", "dependents", "outbox", "outbox_records")
 
 
 async def test_a_refusal_whose_reply_is_lost(make_core: MakeCore, node: str) -> None:
@@ -506,70 +458,27 @@ async def leave(core: RedisCore, store: Store, node: str, names: list[str], how:
 
 @pytest.mark.parametrize("how", ["cancelled", "replaced", "purged", "expired", "deleted"])
 async def test_children_that_leave(make_core: MakeCore, store: Store, node: str, how: str) -> None:
-    """Of children that leave before their parent ends, its partition keeps no more than a bound, and soon nothing."""
+    """Of children that leave before their parent ends, its partition soon keeps nothing."""
     core, door = await make_core()
     children = f"child-{node}"
     await begin(core, node, children)
     for name in "ab":
         await publish(core, node, name)
     await publish(core, node, "kept", "a")
-    checks, most = core._handlers.dependencies._running, 0
-    for turn in range(10 if how == "cancelled" else 5):
+    for turn in range(3):
         names = {f"c{turn}-{number}": f"{node}#{'a' if number else 'b'}" for number in range(40)}
         await asyncio.gather(*(publish(core, children, *each, ttl_ms=3_600_000) for each in names.items()))
         await leave(core, store, children, list(names), how)
+    if how != "deleted":
+        # Only those of a deleted node are there until their parents end.
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while checks:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        most = max(most, len((await keys_of(store, node, "awaited"))["awaited"]))
-    assert most <= MOST_AWAITED
-    await age(store, node, core, 3_600)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while len((await keys_of(store, node, "awaited"))["awaited"]) > 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            while len((await keys_of(store, node, "awaited"))["awaited"]) > 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
     for name in "ab":
         assert isinstance(await core.ask(Retract(node, W1, name)), Retracted)
     await door.until(lambda: delivery(door, "kept") is not None)
     assert isinstance(await core.ask(Retract(node, W1, "kept")), Retracted)
     await until_clean(store, node)
-
-
-@pytest.mark.parametrize("step", ["ListAwaited", "ReadDependents", "EndAwaited"])
-@pytest.mark.parametrize("executed", [False, True])
-async def test_crash_while_children_are_checked(
-    make_core: MakeCore, store: Store, node: str, step: str, *, executed: bool
-) -> None:
-    """A frontend that dies while it checks who waits leaves that to whichever sweeps next; who waits is not removed."""
-    (one, _), (two, door) = await make_core(), await make_core()
-    await begin(two, node)
-    await publish(two, node, "a")
-    await publish(two, node, "kept", "a")
-    ask, dead = one._handlers.dependencies._ask, asyncio.Event()
-
-    async def dying(command: Any) -> Any:  # noqa: ANN401
-        if type(command).__name__ == step and not getattr(command, "item_id", ""):
-            if executed:
-                await ask(command)
-            dead.set()
-            await asyncio.Event().wait()
-        return await ask(command)
-
-    one._handlers.dependencies._ask = dying
-    names = [f"c{number}" for number in range(MOST_AWAITED // 2)]
-    await asyncio.gather(*(publish(two, node, name, "a") for name in names[1:-1]))
-    await leave(two, store, node, names[1:-1], "cancelled")
-    # The last one makes it check.
-    await publish(one, node, names[-1], "a")
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await dead.wait()
-        while len((await keys_of(store, node, "awaited"))["awaited"]) > 4:
-            await age(store, node, two, 3_600)
-            await asyncio.sleep(0.02)
-    assert await state(two, node, "kept") == "dependent"
-    await door.until(lambda: delivery(door, "a") is not None)
-    assert isinstance(await two.ask(Retract(node, W1, "a")), Retracted)
-    await door.until(lambda: delivery(door, "kept") is not None and delivery(door, names[-1]) is not None)
-    one._tasks.cancel()
 
 
 @pytest.mark.parametrize(("partitions", "seed"), [("1", 3), ("3", 8)])
@@ -593,12 +502,12 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str, partition
     for number in range(len(names) + 1):
         if number == len(names) // 3:
             # It goes on to end items, and brings nobody their ends any more.
-            one._handlers.dependencies.follow = lambda *_: None  # type: ignore[method-assign]
+            one._outbox.follow = lambda *_: None  # type: ignore[method-assign]
         settle(waits, ends)
         ready = [name for name in names if name not in ends and all(each in ends for each in waits[name][0])]
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(delivery(lost, name) or delivery(door, name) for name in ready):
-                await age(store, node, two, 5, int(partitions))
+                await age(store, node, two, int(partitions))
                 await asyncio.sleep(0.01)
         given = {each.item_id for each in (*lost.deliveries, *door.deliveries)} - {"root"}
         assert given == {name for name in names if name in ready or (name in ends and name in given)}
@@ -617,8 +526,8 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str, partition
         assert not isinstance(await chance.choice((one, two)).ask(command), Refused)
     assert ends.keys() == set(names)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await keys_of(store, node, "awaited", "dependents", "outcomes"):
-            await age(store, node, two, 3_600, int(partitions))
+        while await keys_of(store, node, "awaited", "dependents", "outbox_records"):
+            await age(store, node, two, int(partitions))
             await asyncio.sleep(0.02)
     assert isinstance(await two.ask(Retract(node, W1, "root")), Retracted)
     await until_clean(store, node)

@@ -26,7 +26,7 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid, subids
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
-from tests.contract.model import WEIGHTS, Asked, Model, Options, Outcome, Rate, Retry, written
+from tests.contract.model import PLAIN, WEIGHTS, Asked, Model, Options, Outcome, Rate, Retry, written
 from tests.contract.structure import Snapshots, compared, expected
 from tests.lua.driver import T0, Answer, Queue, Runner
 
@@ -66,14 +66,9 @@ together = st.sampled_from(((), (), (1,), (1, 2), (0,)))
 requests = st.sampled_from(("", "r1", "r2"))
 several = st.lists(st.tuples(st.integers(0, 20), tokens, requests), min_size=1, max_size=4)
 """The rows of one call: which item each is about, and with which token and id of the request."""
+pauses = st.lists(st.sampled_from((0, 5_000, 61_000)), max_size=3)
+"""How long nobody is there after each attempt to deliver that a crash ends."""
 names = st.sampled_from(("", "", *NAMES, "of the service"))
-
-
-def told(answer: Answer) -> list[tuple[str, str]]:
-    """Return the ends of items that an answer announces, each with the item's position."""
-    return sorted(
-        (line, position) for kind, position, line, *_ in (each for each in answer.notices if each[0] == "outcome")
-    )
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -83,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
     snapshots: ClassVar[Snapshots]
 
     @initialize(
-        max_deliveries=st.sampled_from((0, 2, 4)),
+        max_deliveries=st.sampled_from((0, 1, 2, 4)),
         dead_letters=st.booleans(),
         dedupe=st.sampled_from(("overwrite", "overwrite", "ignore")),
         node_full=st.sampled_from(("reject", "retract-oldest", "dead-letter-oldest")),
@@ -94,6 +89,7 @@ class QueueMachine(RuleBasedStateMachine):
         rate=st.sampled_from((None, None, *RATES)),
         max_in_flight=st.sampled_from((0, 0, 1, 3)),
         fair=st.sampled_from(("", "", "key", "publisher")),
+        busy=st.booleans(),
     )
     def begin(
         self,
@@ -109,8 +105,9 @@ class QueueMachine(RuleBasedStateMachine):
         rate: Rate | None,
         max_in_flight: int,
         fair: str,
+        busy: bool,
     ) -> None:
-        """Open a queue, and the one for its dead letters."""
+        """Open a queue, perhaps with work and workers, and the one for its dead letters."""
         self.options = Options(
             max_deliveries=max_deliveries,
             dead_letters=dead_letters,
@@ -153,6 +150,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.bodies = 0
         self.holding: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
+        if busy:
+            self.publish(frontend=0, by="alice@x", wanted=[(name, "", "{}/r 1") for name in NAMES[:3]], lost=False)
+            for worker in WORKERS[:2]:
+                self.subscribe(worker=worker, credit=2, sending=(PLAIN, ""), frontend=0, lost=False)
 
     # Publishers.
 
@@ -202,14 +203,14 @@ class QueueMachine(RuleBasedStateMachine):
         row = {"sender": jid, "owner": "1" if owner else "", "item": name, "request": "cancel"}
         answer = self.call(frontend, "cancel", [row])
         outcome = self.model.cancel(self.frontends[frontend], jid, name, "cancel", owner=owner)
-        assert [tuple(each) for each in answer.notices if each[0] != "outcome"] == outcome.notices
+        assert list(map(tuple, answer.notices)) == outcome.notices
         self.judge(frontend, answer, outcome, lost=lost)
 
     @rule()
     def purge(self) -> None:
         """Drop waiting items."""
         answer, (count, outcome) = self.queue.run("purge"), self.model.purge()
-        assert answer.rows == [count] and told(answer) == sorted(outcome.told)
+        assert answer.rows == [count] and answer.outbox == outcome.outbox
 
     # Workers.
 
@@ -323,7 +324,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Sweep the partition."""
         answer = self.call(frontend, "sweep", [])
         outcome = self.model.expire(self.frontends[frontend])
-        assert sorted(tuple(each) for each in answer.notices if each[0] != "outcome") == sorted(outcome.notices)
+        assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)
         self.judge(frontend, answer, outcome, lost=lost)
 
     # Crashes.
@@ -346,38 +347,37 @@ class QueueMachine(RuleBasedStateMachine):
             assert again.deliveries == []
         self.dead.clear()
 
-    # Dead letters.
+    # The outbox: dead letters, and ends of items.
 
-    @precondition(lambda self: self.model.dying)
-    @rule(which=st.integers(0, 20), steps=st.sampled_from((1, 1, 2)))
-    def hand_over(self, which: int, steps: int) -> None:
-        """Hand over a dead letter to its node, with a crash between the two steps or without."""
-        place = sorted(self.model.dying)[which % len(self.model.dying)]
-        letter = self.model.dying[place]
-        version = letter.item.version
-        ((_, item, by, body, attempts, jid, reason, key, note, history),) = self.queue.run(
-            "read_handovers", {"position": place}
-        ).rows
-        letter.note = note
-        assert (item, by, body, attempts) == (letter.item.name, version.by, version.body, letter.attempts)
-        assert history == "\n".join(letter.item.history)
-        assert (jid, reason, key) == (letter.jid, letter.reason, version.key)
-        row = {"item": f"letter {place}", "key": "", "by": by, "body": body, "ticket": place, "hints": ""}
-        self.accepted[place] += self.grave.run("accept_handover", row).words == ["ok"]
-        assert self.accepted[place] == 1
-        if steps == 2:
-            assert self.queue.handed(place).words == ["ok"]
-            self.model.handed(place)
+    @precondition(lambda self: self.model.outbox)
+    @rule(limit=st.sampled_from((1, 100)), pauses=pauses, ended=st.booleans(), frontend=frontends)
+    def deliver(self, *, limit: int, pauses: list[int], ended: bool, frontend: int) -> None:
+        """Deliver what is due, dead letters to their node, with crashes before the entries are ended or without."""
+        for pause in pauses:
+            self.attempt(frontend, limit)
+            self.wait(pause)
+        delivered = self.attempt(frontend, limit)
+        if ended and delivered:
+            self.end(*delivered)
 
-    # Ends of items.
-
-    @precondition(lambda self: self.model.untold)
+    @precondition(lambda self: any(entry.attempts for entry in self.model.outbox.values()))
     @rule(which=st.integers(0, 20))
-    def report(self, which: int) -> None:
-        """Report that a publisher was told."""
-        place = sorted(self.model.untold)[which % len(self.model.untold)]
-        self.queue.run("end_outcomes", {"position": place})
-        self.model.reported(place)
+    def end_late(self, which: int) -> None:
+        """End an entry that was delivered before, and once more."""
+        delivered = sorted(name for name, entry in self.model.outbox.items() if entry.attempts)
+        self.end(*[delivered[which % len(delivered)]] * 2)
+
+    @precondition(lambda self: self.model.letters())
+    @rule(which=st.integers(0, 20), superseded=st.booleans())
+    def refuse(self, which: int, *, superseded: bool) -> None:
+        """Let a dead letter go on to another node, unless somebody has tried once more since it was refused."""
+        letters = self.model.letters()
+        letter = letters[which % len(letters)]
+        name = f"item/{written(letter.item.position)}"
+        attempt = self.model.outbox[name].attempts - superseded
+        words = self.queue.end(name, target="jobs/other", attempt=attempt).words
+        assert words == ["superseded" if superseded else "ok"]
+        letter.target = letter.target if superseded else "jobs/other"
 
     # Invariants after every step.
 
@@ -399,8 +399,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert found["inflight"].keys() == found["lock_deadlines"].keys()
         assert {member.rpartition(" ")[2] for member in found["locks_by_subscriber"]} == found["inflight"].keys()
         assert found["confirmations"].keys() == found["retries"].keys() <= found["inflight"].keys()
-        standing = [found["inflight"], found["ready"], found["delayed"], found["handovers"]]
+        standing = [found["inflight"], found["ready"], found["delayed"], found["outbox_items"]]
         assert sum(map(len, standing)) == len(set().union(*standing))
+        leaving = {f"item/{place}" for place in found["outbox_items"]} | found["outbox_records"].keys()
+        entries = found["outbox"].keys() | found["outbox_replies"].keys()
+        assert found["outbox_attempts"].keys() <= entries == leaving
         assert found["ready_subscribers"].keys() | found["idle_subscribers"].keys() == found["subscribers"].keys()
         assert not found["ready_subscribers"].keys() & found["idle_subscribers"].keys()
         limits = {name: int(line.split(" ")[0]) for name, line in found["subscribers"].items()}
@@ -418,9 +421,31 @@ class QueueMachine(RuleBasedStateMachine):
             scan, told = self.queue.run("delete_partition").rows
             assert (scan, sorted(told)) == ("0", sorted(self.model.subscribers))
             assert self.queue.kept() == {"meta"}
+            assert self.grave.stats()["waiting"] == len(self.accepted)
             self.grave.run("delete_partition")
 
     # Helpers.
+
+    def attempt(self, frontend: int, limit: int) -> list[str]:
+        """Read what is due in the outbox, and hand dead letters to their node, which takes each once; returns the entries."""
+        grave = self.grave.partition.node
+        answer = self.queue.run("read_outbox", frontend=self.frontends[frontend], limit=limit, dead_letters=grave)
+        page, more = self.model.read_outbox(limit, grave)
+        now, *entries = answer.rows
+        assert (now, [tuple(each) for each in entries], answer.more) == (self.model.now, page, more)
+        for entry, _attempt, *content in entries:
+            if entry.startswith("item/"):
+                row = {"item": f"letter {entry}", "by": content[1], "body": content[2], "ticket": entry}
+                accepted = self.grave.run("accept_entry", {**row, "key": "", "hints": ""})
+                self.accepted[entry] += accepted.words == ["ok"]
+                assert self.accepted[entry] == 1
+        return [entry for entry, *_ in entries]
+
+    def end(self, *entries: str) -> None:
+        """End entries that have arrived."""
+        assert self.queue.end(*entries).words == ["ok"] * len(entries)
+        for entry in entries:
+            self.model.outbox.pop(entry, None)
 
     def queue_row_subscribe(self, jid: str, credit: int, qos: str, batch: str) -> dict[str, Any]:
         """Make the row of a subscribe."""
@@ -531,8 +556,7 @@ class QueueMachine(RuleBasedStateMachine):
         if outcome.words or answer.rows:
             assert answer.words == outcome.words
         assert list(map(tuple, answer.deliveries)) == outcome.deliveries
-        assert sorted(map(tuple, answer.handovers)) == sorted(outcome.letters)
-        assert told(answer) == sorted(outcome.told)
+        assert answer.outbox == outcome.outbox
         assert answer.more == 0
         assert answer.token == self.model.token
         for delivery in answer.deliveries:

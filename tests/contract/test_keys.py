@@ -224,7 +224,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",
         # Only until a frontend has written it: tests/lua/test_complete.py has it.
-        "sq:{jobs@8e71964d/0}:outcomes",
+        "sq:{jobs@8e71964d/0}:outbox_records",
         # Only with more locks than one script may end: tests/lua/test_bounce.py has it.
         "sq:{jobs@8e71964d/0}:locks_to_release",
         _NOTICES,

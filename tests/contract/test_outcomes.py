@@ -31,6 +31,7 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from tests.admitting import ADMITTING
 from tests.contract.conftest import Door, MakeCore, Store
+from tests.contract.outbox import make_due
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB, W1 = Jid("alice@x/home"), Jid("bob@x/b"), Jid("w1@x/a")
@@ -78,9 +79,9 @@ async def partitions(store: Store, node: str, name: str) -> list[str]:
 async def until_reported(store: Store, node: str) -> None:
     """Wait until nothing is left to tell."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await partitions(store, node, "outcomes"):  # noqa: ASYNC110
+        while await partitions(store, node, "outbox_records"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    assert not await partitions(store, node, "handovers_told") and not await partitions(store, node, "replies")
+    assert not await partitions(store, node, "outbox_replies") and not await partitions(store, node, "replies")
 
 
 async def test_two_frontends(make_core: MakeCore, store: Store, node: str) -> None:
@@ -112,16 +113,45 @@ async def test_a_frontend_dies(make_core: MakeCore, store: Store, node: str) -> 
     assert isinstance(await one.ask(completion(node, "a")), Retracted)
     await broken.until(lambda: bool(ended(broken)))
     one._tasks.cancel()
-    async with store.client() as client:
-        (told,) = [key async for key in client.scan_iter(match=f"*{node}@*:handovers_told")]
-        # As if five seconds had passed.
-        for member, score in await client.zrange(told, 0, -1, withscores=True):
-            await client.zadd(told, {member: score - 5_000})
+    await make_due(store, node)
     await two.ask_partition(Sweep(node, 0))
     await door.until(lambda: bool(ended(door)))
     assert ended(door) == ended(broken) == {"a": (End.ACKNOWLEDGED, b"done")}
     names = {each.name for each in (*door.notices, *broken.notices) if isinstance(each, ItemEnded)}
     assert len(names) == 1
+    await until_reported(store, node)
+
+
+async def test_a_stream_that_comes_back(make_core: MakeCore, store: Store, node: str) -> None:
+    """What is told while the stream is down is told again, though it is up by the time that this counts as written."""
+    (one, broken), (two, door) = await make_core(), await make_core()
+    await begin(two, node)
+    await publish(two, node, "a")
+    one.on_stream_state(up=False)
+    assert isinstance(await one.ask(completion(node, "a")), Retracted)
+    await broken.until(lambda: bool(ended(broken)))
+    one.on_stream_state(up=True)
+    await asyncio.sleep(1.2)
+    await make_due(store, node)
+    await two.ask_partition(Sweep(node, 0))
+    await door.until(lambda: bool(ended(door)))
+    await until_reported(store, node)
+
+
+async def test_a_congested_door(make_core: MakeCore, store: Store, node: str) -> None:
+    """While a door has too much to write it is told of no ends; they come later."""
+    core, door = await make_core()
+    await begin(core, node)
+    await publish(core, node, *(f"i{number}" for number in range(20)))
+    door.congested = lambda: True  # type: ignore[method-assign]
+    for number in range(20):
+        assert isinstance(await core.ask(completion(node, f"i{number}")), Retracted)
+    await asyncio.sleep(0.1)
+    assert not ended(door)
+    door.congested = lambda: False  # type: ignore[method-assign]
+    await make_due(store, node)
+    await core.ask_partition(Sweep(node, 0))
+    await door.until(lambda: len(ended(door)) == 20)
     await until_reported(store, node)
 
 
@@ -244,11 +274,7 @@ async def test_by_chance(make_core: MakeCore, store: Store, node: str) -> None:
         )
         assert not isinstance(await chance.choice((one, two)).ask(command), Refused)
     one._tasks.cancel()
-    async with store.client() as client:
-        async for key in client.scan_iter(match=f"*{node}@*:handovers_told"):
-            # As if five seconds had passed.
-            for member, score in await client.zrange(key, 0, -1, withscores=True):
-                await client.zadd(key, {member: score - 5_000}, xx=True)
+    await make_due(store, node)
     await asyncio.gather(*(two.ask_partition(Sweep(node, number)) for number in range(3)))
     await door.until(lambda: len(written | ended(door)) == len(items))
     told = written | ended(door)

@@ -133,7 +133,7 @@ class Play:
                 self.receive()
                 self.settle()
                 await self.work(well=True)
-                await age(store, self.node, self.fronts[0][0], 5, self.partitions)
+                await age(store, self.node, self.fronts[0][0], self.partitions)
                 await asyncio.sleep(0.005)
         assert {name for name in self.accepted if name.startswith("tick@")} == self.ticks
         assert set(self.ends.values()) == {End.ACKNOWLEDGED, End.DEAD, End.CANCELLED}
@@ -309,10 +309,10 @@ async def ended(play: Play, store: Store) -> None:
             assert isinstance(counted, Counted)
             left = counted.waiting + counted.in_flight + counted.dying + counted.dependent
             async with store.client() as client:
-                untold = [key async for key in client.scan_iter(match=f"*{node}@*:handovers_told")]
+                untold = [key async for key in client.scan_iter(match=f"*{node}@*:outbox")]
             if not left and not untold and play.asked <= play.told.keys():
                 break
-            await age(store, node, two, 5, play.partitions)
+            await age(store, node, two, play.partitions)
             await asyncio.sleep(0.02)
     assert play.told.items() <= wanted.items()
     shown = await two.ask(ListSchedules(node, ALICE, 10))

@@ -35,13 +35,13 @@ from broker.model.commands import (
 )
 from broker.model.hints import Hints
 from broker.model.items import Envelope
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Declared, Done, InspectedItems, Published, Refused, Scheduled, ScheduleList
 from broker.model.schedules import Schedule, ScheduleState, ScheduleStatus
 from broker.model.times import moment
-from broker.redis_core.commands.admin_parts import AcceptHandover
 from broker.redis_core.commands.internal import PartitionCommand
+from broker.redis_core.commands.outbox import AcceptEntry, OutboxPage, ReadOutbox
 from broker.redis_core.commands.schedule_parts import StoreSchedule
 from broker.redis_core.core import RedisCore
 from broker.redis_core.schedules.record import ScheduleRecord
@@ -142,6 +142,7 @@ class Frontend:
             return tuple(line)
 
         setattr(server, "call", timed)  # noqa: B010
+        self.core._outbox.follow = lambda partition: None  # type: ignore[method-assign]  # noqa: ARG005
         self.firing = self.core._handlers.firing
         self.firing._ask = self.firing._storage._ask = self.ask
 
@@ -154,11 +155,18 @@ class Frontend:
             if self._left <= 0 and (self._left < 0 or self._before):
                 raise Dead
         outcome = await self.core.ask_partition(command)
-        if isinstance(command, AcceptHandover) and isinstance(outcome, Published) and not outcome.duplicate:
+        if isinstance(command, AcceptEntry) and isinstance(outcome, Published) and not outcome.duplicate:
             self.stored.append(command.ticket)
         if self._left is not None and self._left <= 0:
             raise Dead
         return outcome
+
+    async def _make_due(self, partition: Partition) -> None:
+        """Let those be due whose last attempt was cut short."""
+        outbox, attempts = (keys.of_partition(name, partition) for name in ("outbox", "outbox_attempts"))
+        if tried := await self.core._server.command("HKEYS", attempts):
+            again = [("ZADD", outbox, "XX", 1, entry) for entry in tried]
+            await self.core._server.commands([*again, ("UNLINK", attempts)])
 
     async def fire(self, node: str, *, after: int | None = None, before: bool = False) -> None:
         """Publish for what is due; die `after` so many commands."""
@@ -166,7 +174,14 @@ class Frontend:
         token = _LIFE.set(self._life)
         self._left, self._before = after, before
         with contextlib.suppress(Dead):
-            await self.firing._fire_node(node)
+            record = await self.core._store.read(node)
+            if record is not None:
+                await self._make_due(record.partition(0))
+            while record is not None:
+                page = await self.ask(ReadOutbox(node, record.incarnation, 0))
+                if not isinstance(page, OutboxPage) or not page.entries:
+                    break
+                await self.firing.deliver(record.partition(0), page)
         _LIFE.reset(token)
         while not self.core.router(node).quiet:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -262,7 +277,7 @@ class Play:
         self.record = found
         await self.core.ask(Subscribe(self.node, BOB, BOB, 1_000, group="g"))
         first = found.partition(0)
-        self.names = [keys.of_partition(name, first) for name in ("schedules", "schedule_times")]
+        self.names = [keys.of_partition(name, first) for name in ("schedules", "outbox")]
 
     async def change(self, step: str, dice: random.Random) -> None:
         """Take a step that a person or a worker takes; what Redis has lost before it is known by then."""
@@ -603,7 +618,7 @@ async def test_of_a_node_that_is_now_of_another(
     ask, made = cores[1].ask, list[bool]()
 
     async def late(command: PartitionCommand) -> Any:  # noqa: ANN401
-        if isinstance(command, AcceptHandover):
+        if isinstance(command, AcceptEntry):
             made.append(True)
             assert await core.ask(Delete(node, ALICE)) == Done()
             assert await core.ask(Declare(node, BOB, {})) == Declared(node)

@@ -48,12 +48,13 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
+from broker.redis_core.commands.outbox import EndEntry
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from broker.tasks import FAILED
 from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.outbox import due_again, items_of
 from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = EVERYWHERE
@@ -93,20 +94,10 @@ async def counted(core: RedisCore, node: str) -> Counted:
 
 
 async def arrived(core: RedisCore, node: str) -> None:
-    """Wait until no hand-over of a node is under way."""
+    """Wait until no item of a node is on its way."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (await counted(core, node)).dying:  # noqa: ASYNC110  (only Redis knows)
             await asyncio.sleep(0.02)
-
-
-async def seconds_later(core: RedisCore, store: Store, node: str, partitions: int) -> None:
-    """Sweep each partition as if hand-overs had last been reported five seconds ago."""
-    async with store.client() as client:
-        async for told in client.scan_iter(f"sq:{{{node}@*:handovers_told"):
-            for position in await client.zrange(told, 0, -1):
-                await client.zincrby(told, -5_000, position)
-    for number in range(partitions):
-        core.router(node).pipeline(number).sweep()
 
 
 async def everything(core: RedisCore, command: MoveItems) -> MovedItems:
@@ -255,35 +246,6 @@ async def test_who_may(core: RedisCore, node: str) -> None:
         assert isinstance(refused, Refused) and refused.problem is Problem.BAD_REQUEST
 
 
-async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: str) -> None:
-    """Guarantee 1: a frontend may die between the steps of a move; others finish it, and every item is there once."""
-    core, _door = await make_core()
-    await declared(core, node, partitions="2")
-    await declared(core, f"{node}-2", partitions="2")
-    names = [f"i{n}" for n in range(20)]
-    await published(core, node, *names)
-    command = administrator(store)
-    bring = command._handovers._ask
-    brought = 0
-
-    async def cut(what: Any) -> Any:
-        nonlocal brought
-        brought += isinstance(what, AcceptHandover)
-        # Nobody has learned what became of these.
-        return FAILED if isinstance(what, AcceptHandover) and brought > 10 else await bring(what)
-
-    command._handovers._ask = cut
-    begun = await command.ask(MoveItems(node, ALICE, f"{node}-2", (), "", 200))
-    assert begun == MovedItems(20, {}, "")
-    await command.drain(5)
-    await command.stop()
-    assert (await counted(core, node)).dying == 10
-    await seconds_later(core, store, node, 2)
-    await arrived(core, node)
-    assert (await survey(core, f"{node}-2")).keys() == set(names)
-    assert await survey(core, node) == {}
-
-
 async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str) -> None:
     """A frontend that dies between an item's arrival and its report causes no duplicate, even if the item is done."""
     core, door = await make_core()
@@ -292,12 +254,12 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
     await published(core, node, "a")
     assert isinstance(await core.ask(Subscribe(f"{node}-2", W1, W1, 5)), Subscribed)
     command = administrator(store)
-    asked = command._handovers._ask
+    asked = items_of(command)._ask
 
     async def dying(what: Any) -> Any:
-        return FAILED if isinstance(what, EndHandover) else await asked(what)
+        return FAILED if isinstance(what, EndEntry) else await asked(what)
 
-    command._handovers._ask = dying
+    items_of(command)._ask = dying
     assert isinstance(await command.ask(MoveItems(node, ALICE, f"{node}-2", (), "", 1)), MovedItems)
     await command.drain(5)
     await command.stop()
@@ -306,7 +268,7 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
     assert (await counted(core, node)).dying == 1
     # An item that is leaving does not stay.
     assert await core.ask(MoveItems(node, ALICE, f"{node}-2", (), "", 10)) == MovedItems(0, {}, "")
-    await seconds_later(core, store, node, 1)
+    await due_again(core, store, node)
     await arrived(core, node)
     assert await survey(core, node) == await survey(core, f"{node}-2") == {}
     assert len(door.deliveries) == 1

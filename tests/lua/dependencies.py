@@ -2,7 +2,7 @@
 
 import json
 
-from tests.lua.driver import Answer, Queue
+from tests.lua.driver import Answer, Queue, text
 
 
 def record(*parents: str, regardless: bool = False, once: str = "") -> str:
@@ -11,16 +11,20 @@ def record(*parents: str, regardless: bool = False, once: str = "") -> str:
     return json.dumps({"regardless": regardless, "once": once, "parents": told})
 
 
-def wait(queue: Queue, item: str, *parents: str, hints: str = "0 4 0", regardless: bool = False, key: str = "") -> str:
+def wait(
+    queue: Queue,
+    item: str,
+    *parents: str,
+    hints: str = "0 4 0",
+    regardless: bool = False,
+    key: str = "",
+    body: bytes | None = None,
+) -> str:
     """Publish an item that waits, as its frontend stores it first; return its position."""
-    queue.publish(item, hints=f"{hints} \0{record(*parents, regardless=regardless)}", key=key)
-    return found(queue, item)
-
-
-def found(queue: Queue, item: str) -> str:
-    """Return the position of an item that waits."""
-    (_, number, position, _text), *_ = queue.run("read_dependents", {"item": item, "position": ""}).rows
-    assert number == str(queue.partition.number)
+    waits = record(*parents, regardless=regardless)
+    (row,) = queue.publish(item, hints=f"{hints} \0{waits}", key=key, body=body).rows
+    number, position, told = row[3]
+    assert row[:3] == ["ok", item, 0] and (number, told) == (str(queue.partition.number), waits)
     return str(position)
 
 
@@ -37,7 +41,12 @@ def note(queue: Queue, position: str, index: int, state: str, *, result: str = "
     return queue.run("note_parents", {**row, "reason": reason, "result": result})
 
 
-def parents(queue: Queue, item: str) -> list[str]:
+def parents(queue: Queue, position: str) -> list[str]:
     """Return the states of an item's parents; empty when it waits for nothing."""
-    _, *told = queue.run("read_dependents", {"item": item, "position": ""}).rows[0]
-    return [each["state"] for each in json.loads(told[2])["parents"]] if told else []
+    found = queue.client.hget(queue.key("dependents"), position)
+    return states(text(found)) if found else []
+
+
+def states(told: str) -> list[str]:
+    """Return the states of the parents in a record."""
+    return [each["state"] for each in json.loads(told)["parents"]]

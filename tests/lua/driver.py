@@ -46,13 +46,10 @@ NOTICES: Final = {
     "unlocked": 4,
     "ended": 4,
     "cancelled": 4,
-    "outcome": 3,
     "lost": 6,
     "lapsed": 3,
     "waiting": 3,
     "perished": 2,
-    "scheduled": 1,
-    "dependency": 2,
 }
 """The length of each kind of notice."""
 
@@ -83,15 +80,13 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "index": "0",
     "subids": "",
     "count": "100",
-    "told_before": "0",
-    "note": "jobs/dead",
+    "dead_letters": "jobs/dead",
     "parent": "",
     "parent_life": "",
     "destinations": "",
     "group": "",
     "fence": "",
     "together": "",
-    "due": "",
     "most": "3",
     "above": "",
     "afresh": "",
@@ -152,18 +147,10 @@ class Delivered(NamedTuple):
         return cls(*row[:-1], *row[-1].split(" "))
 
 
-class Handover(NamedTuple):
-    """An item on its way to another node, as a script reports it; `to` is empty for a dead letter."""
-
-    position: str
-    to: str
-    note: str
-
-
 class Letter(NamedTuple):
-    """The same as `read_handovers` returns it."""
+    """An item on its way to another node, as `read_outbox` returns it."""
 
-    position: str
+    entry: str
     item: str
     by: str
     body: str
@@ -171,7 +158,7 @@ class Letter(NamedTuple):
     jid: str
     reason: str
     key: str
-    note: str
+    target: str
     history: str
 
 
@@ -183,7 +170,7 @@ class Answer:
     rows: list[Any] = field(default_factory=list)
     deliveries: list[Delivered] = field(default_factory=list)
     notices: list[list[Any]] = field(default_factory=list)
-    handovers: list[Handover] = field(default_factory=list)
+    outbox: bool = False
     due: int = 0
     more: int = 0
     token: int = 0
@@ -328,13 +315,13 @@ class Queue:
         reply = self.runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
         if name not in PARTITIONED or reply[0] != "ok":
             return Answer(reply[0], reply[1:])
-        code, results, deliveries, notices, handovers, due, more, token = reply
+        code, results, deliveries, notices, outbox, due, more, token = reply
         answer = Answer(
             code,
             [answered(row) for row in results or []] if found.row_returns else results or [],
             [Delivered.read(row) for row in delivery_rows(deliveries)],
             notices or [],
-            [Handover(*h) for h in handovers or []],
+            outbox == 1,
             due,
             more,
             token,
@@ -344,8 +331,8 @@ class Queue:
             # Rows without room in the budget are sent again, as pipelines do.
             assert answer.rows
             rest = self.run(name, *rows[len(answer.rows) :], **fixed)
-            joined = ("rows", "deliveries", "notices", "handovers")
-            return replace(rest, **{part: getattr(answer, part) + getattr(rest, part) for part in joined})
+            joined = {part: getattr(answer, part) + getattr(rest, part) for part in ("rows", "deliveries", "notices")}
+            return replace(rest, **joined, outbox=answer.outbox or rest.outbox)
         return answer
 
     def _check(self, found: Operation, answer: Answer) -> None:
@@ -389,14 +376,24 @@ class Queue:
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
 
-    def letters(self, answer: Answer, **fixed: Any) -> list[Letter]:
-        """Read the hand-overs in an answer as a frontend does."""
-        rows = [{"position": told.position} for told in answer.handovers]
-        return [Letter(*row) for row in self.run("read_handovers", *rows, **fixed).rows]
+    def read_outbox(self, **fixed: Any) -> dict[str, list[Any]]:
+        """Read what is due in the outbox: the content of each entry."""
+        now, *found = self.run("read_outbox", **fixed).rows
+        assert now == self.now
+        return {entry: content for entry, _attempt, *content in found}
 
-    def handed(self, *positions: str, arrived: str = "1") -> Answer:
-        """End hand-overs."""
-        return self.run("end_handover", *({"position": position, "arrived": arrived} for position in positions))
+    def told(self, answer: Answer, kind: str) -> dict[str, list[Any]]:
+        """Read the entries of a kind, as a frontend does that is told that some are due."""
+        found = self.read_outbox() if answer.outbox else {}
+        return {entry: content for entry, content in found.items() if entry.startswith(f"{kind}/")}
+
+    def letters(self, answer: Answer) -> list[Letter]:
+        """Read items that leave, as a frontend does that is told that some are due."""
+        return [Letter(entry, *content) for entry, content in self.told(answer, "item").items()]
+
+    def end(self, *entries: str, target: str = "", attempt: int = 0) -> Answer:
+        """End entries of the outbox, or let items go on to another node after an attempt."""
+        return self.run("end_entries", *({"entry": entry, "target": target, "attempt": attempt} for entry in entries))
 
     def subscribe(
         self,

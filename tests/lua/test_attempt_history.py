@@ -43,9 +43,10 @@ def test_each_attempt_is_told(unopened: Queue) -> None:
     found.append(Attempt(T0 + 60_001, "released", Jid(wide), ""))
     # However often it is read, until it has arrived.
     (letter,) = unopened.letters(answer)
-    assert died(letter) == found and died(unopened.letters(answer)[0]) == found
-    unopened.handed(letter.position)
-    assert not {"history", "handovers"} & unopened.kept()
+    unopened.now += 5_000
+    assert unopened.letters(unopened.expire()) == [letter] and died(letter) == found
+    unopened.end(letter.entry)
+    assert not {"history", "outbox_items"} & unopened.kept()
 
 
 def test_the_first_attempt_of_a_dead_letter(queue: Queue) -> None:

@@ -1,49 +1,32 @@
 """What became of an item is found by its id while it is there or its end is kept; its end reaches all that wait for it."""
 
-from typing import Any
-
 import pytest
 
 from tests.lua.dependencies import asked, note, wait
-from tests.lua.driver import Answer, Queue
+from tests.lua.driver import Queue
 from tests.lua.worded import ALICE, W1
 
 
-def ended(answer: Answer) -> list[str]:
-    """Return the marks of items that have ended and are waited for."""
-    return [each[1] for each in answer.notices if each[0] == "dependency"]
-
-
-def waiting(queue: Queue, token: str, after: str = "", limit: int = 100) -> list[Any]:
-    """Return the end of an item and who does not know it."""
-    return queue.run("read_awaited", token=token, after=after, limit=limit).rows
-
-
 def test_life(queue: Queue) -> None:
-    """The script that ends an item keeps its end until all who wait know it, and announces it every five seconds."""
+    """The script that ends an item keeps its end until all who wait know it, and lets a frontend tell each of them."""
     queue.publish("a", "b")
     (_, number, token) = asked(queue, "a", "r1")
     assert number == "0" and asked(queue, "a", "r1") == ["awaited", "0", token], "a repeat"
     assert asked(queue, "a", "r2") == ["awaited", "0", token]
     assert asked(queue, "a", "r3", register=False) == ["awaited", "0", token]
     queue.subscribe(W1, 5)
-    assert ended(queue.retract(W1, "b")) == []
-    assert ended(queue.retract(W1, "a")) == [f"+{token}"]
+    assert not queue.retract(W1, "b").outbox
+    children = [f"child/{token}/{name}" for name in ("r1", "r2")]
+    told = queue.told(queue.retract(W1, "a"), "child")
+    assert list(told) == children and told[children[0]][0].startswith("acknowledged 0 1 0 ")
     assert asked(queue, "a", "r1") == ["awaited", "0", token], "until it knows the end"
     assert asked(queue, "a", "r3") == ["unknown"]
-    for _ in range(2):
-        assert ended(queue.expire()) == []
-        queue.now += 5_000
-        assert ended(queue.expire()) == [f"+{token}"]
-    line, references = waiting(queue, token)
-    assert line.startswith("acknowledged 0 1 0 ") and references == ["r1", "r2"]
-    assert waiting(queue, token, "r1", 1)[1] == ["r2"]
-    queue.run("end_awaited", {"reference": "r1"}, token=token)
-    assert waiting(queue, token)[1] == ["r2"]
-    queue.run("end_awaited", {"reference": "r2"}, token=token)
-    assert waiting(queue, token) == [] and not queue.client.exists(queue.key("awaited"))
+    queue.end(children[0])
     queue.now += 5_000
-    assert ended(queue.expire()) == []
+    assert list(queue.told(queue.expire(), "child")) == children[1:]
+    queue.end(children[1])
+    queue.now += 10_000
+    assert not queue.expire().outbox
     assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
@@ -71,9 +54,9 @@ def test_ends(unopened: Queue, how: str) -> None:
             answer = queue.expire()
         case _:
             answer = queue.publish("b", max_items=1, node_full="retract-oldest")
-    assert ended(answer) == [f"+{token}"]
+    ((line,),) = queue.told(answer, f"child/{token}").values()
     state = {"moved": "dead", "node-full": "dead", "purged": "cancelled", "deleted": "cancelled"}.get(how, how)
-    assert waiting(queue, token)[0].split()[0] == state
+    assert line.split()[0] == state
 
 
 def test_versions(queue: Queue) -> None:
@@ -88,8 +71,8 @@ def test_versions(queue: Queue) -> None:
     assert asked(queue, "a", "t", token=token) == ["awaited", "0", token]
     assert asked(queue, "a", "u", token="1-1") == ["unknown"], "another item of this id"
     queue.expire()
-    assert ended(queue.retract(W1, "a")) == [f"+{token}"]
-    assert waiting(queue, token)[1] == ["r", "s", "t"]
+    told = queue.told(queue.retract(W1, "a"), "child")
+    assert list(told) == [f"child/{token}/{name}" for name in "rst"]
 
 
 def test_kept_end(unopened: Queue) -> None:
@@ -118,4 +101,4 @@ def test_unfinished(queue: Queue) -> None:
     assert asked(queue, "a", "r")[0] == "awaited"
     # The end of `b` reaches `a`, and its end whoever waits for `a`.
     answer = note(queue, position, 1, "dead")
-    assert ended(answer) == [f"+{position}"]
+    assert list(queue.told(answer, "child")) == [f"child/{position}/r"]

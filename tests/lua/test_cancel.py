@@ -109,7 +109,7 @@ def test_on_its_way(queue: Queue) -> None:
     queue.publish("", by=ALICE)
     (item,) = queue.browse()
     queue.subscribe(W1, 1)
-    assert len(queue.unlock(W1, item, dead_letter="1").handovers) == 1
+    assert len(queue.letters(queue.unlock(W1, item, dead_letter="1"))) == 1
     assert cancel(queue, item).words == ["item-not-found"]
 
 

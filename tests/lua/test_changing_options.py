@@ -52,9 +52,8 @@ class Play:
 
     def carry(self, answer: Answer) -> None:
         """Do what a frontend does after a call: bring moved items where they belong."""
-        if answer.handovers:
-            self.queue.letters(answer)
-            self.queue.handed(*(each.position for each in answer.handovers))
+        if letters := self.queue.letters(answer):
+            self.queue.end(*(each.entry for each in letters))
 
     def pass_time(self, ms: int) -> None:
         """Let time pass, and sweep as long as there is something to do at once."""
@@ -73,9 +72,7 @@ class Play:
         item, key, hints = f"i{self.made}", self.chance.choice(("", "a", "b")), self.chance.choice(HINTS)
         if self.chance.random() < 0.1:
             answer = self.queue.publish(item, key=key, hints=f"{hints or '0 4 0'} \0{record('parent')}")
-            # The answer names the item, whose position is in a record.
-            found = self.queue.run("read_dependents", {"item": item, "position": ""}).rows[0]
-            self.waiting += [found[2]] if len(found) > 2 else []
+            self.waiting.append(answer.rows[0][3][1])
         else:
             answer = self.queue.publish(item, key=key, hints=hints)
         self.carry(answer)

@@ -16,19 +16,14 @@ def complete(
     return queue.run("complete", {**queue.asked(by, item, token, request=request), "result": result})
 
 
-def told(answer: Answer) -> list[tuple[str, str]]:
-    """Return the outcomes that a script announces, and at which positions."""
-    return [(line, position) for kind, position, line in (each[:3] for each in answer.notices if each[0] == "outcome")]
-
-
 def line(state: str, item: str, reason: str = "", result: str = "", jid: str = ASKER) -> str:
     """Write an outcome."""
     return f"{state} {len(jid)} {len(item)} {len(reason)} {jid} {item} {reason} {result}"
 
 
-def lines(answer: Answer) -> list[str]:
-    """Return the announced outcomes."""
-    return [text for text, _position in told(answer)]
+def lines(queue: Queue, answer: Answer) -> list[str]:
+    """Return the outcomes that a script lets a frontend tell."""
+    return [text for (text,) in queue.told(answer, "reply").values()]
 
 
 def test_result(queue: Queue) -> None:
@@ -37,11 +32,10 @@ def test_result(queue: Queue) -> None:
     queue.publish("b")
     queue.subscribe(W1, 2)
     answer = complete(queue, "a", "a b\nc")
-    ((text, position),) = told(answer)
-    assert answer.rows == [["ok", W1]] and text == line("acknowledged", "a", result="a b\nc")
-    assert lines(complete(queue, "b")) == [], "nobody has asked"
-    assert "outcomes" in queue.kept()
-    queue.run("end_outcomes", {"position": position})
+    ((entry, content),) = queue.told(answer, "reply").items()
+    assert answer.rows == [["ok", W1]] and content == [line("acknowledged", "a", result="a b\nc")]
+    assert lines(queue, complete(queue, "b")) == [], "nobody has asked"
+    queue.end(entry)
     assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal", "results", "result_expiry"}
 
 
@@ -51,7 +45,7 @@ def test_plain_acknowledgement(queue: Queue) -> None:
     queue.subscribe(W1, 5)
     assert queue.retract(W1, "a").notices == [] and not queue.client.hexists(queue.key("meta"), "replies")
     queue.publish("b", hints=ASKED)
-    assert lines(queue.retract(W1, "b")) == [line("acknowledged", "b")]
+    assert lines(queue, queue.retract(W1, "b")) == [line("acknowledged", "b")]
     # A reply alone does not make the item another one than usual.
     assert not queue.client.hexists(queue.key("meta"), "hinted")
 
@@ -67,24 +61,23 @@ def test_refusals(queue: Queue) -> None:
     assert complete(queue, "a", by=f"{ALICE}/1").words == ["lock-lost"], "a waiting item is not deleted"
     queue.now += 60_000
     queue.expire()
-    assert len(lines(complete(queue, "a", request="r"))) == 1
+    assert len(lines(queue, complete(queue, "a", request="r"))) == 1
     again = complete(queue, "a", request="r")
-    assert (again.rows, lines(again)) == ([["replayed", W1]], [])
+    assert (again.rows, lines(queue, again)) == ([["replayed", W1]], [])
 
 
-def test_announced_again(queue: Queue) -> None:
-    """Guarantee: an outcome is announced until somebody reports that it was sent, whoever died meanwhile."""
+def test_told_again(queue: Queue) -> None:
+    """Guarantee: an outcome is due until somebody reports that it was sent, whoever died meanwhile."""
     queue.publish("a", hints=ASKED)
     queue.subscribe(W1, 1)
-    ((text, position),) = told(complete(queue, "a"))
-    assert told(queue.expire()) == []
+    found = queue.told(complete(queue, "a"), "reply")
+    assert len(found) == 1 and not queue.expire().outbox
     queue.now += 5_000
     queue.frontend = "f2"
-    answer = queue.expire()
-    assert told(answer) == [(text, position)]
-    queue.run("end_outcomes", {"position": position})
-    queue.now += 5_000
-    assert told(queue.expire()) == [] and "handovers_told" not in queue.kept()
+    assert queue.told(queue.expire(), "reply") == found
+    queue.end(*found)
+    queue.now += 10_000
+    assert not queue.expire().outbox and "outbox" not in queue.kept()
 
 
 def test_a_caller_that_cannot_send(queue: Queue) -> None:
@@ -93,13 +86,11 @@ def test_a_caller_that_cannot_send(queue: Queue) -> None:
     queue.subscribe(W1, 1)
     queue.frontend = ""
     answer = complete(queue, "a")
-    assert told(answer) == [] and answer.due == queue.now
+    assert not answer.outbox and answer.due == queue.now
     queue.frontend = "-"
-    alone = queue.expire()
-    assert told(alone) == [] and alone.due == queue.now + 5_000
-    queue.now += 5_000
+    assert queue.expire().due == queue.now + 5_000 and queue.read_outbox() == {}
     queue.frontend = "f1"
-    assert lines(queue.expire()) == [line("acknowledged", "a", result="done")]
+    assert lines(queue, queue.expire()) == [line("acknowledged", "a", result="done")]
 
 
 def ended(queue: Queue, how: str) -> Answer:  # noqa: C901, PLR0911  (a table)
@@ -152,7 +143,7 @@ def ended(queue: Queue, how: str) -> Answer:  # noqa: C901, PLR0911  (a table)
 def test_other_ends(queue: Queue, how: str, state: str, reason: str) -> None:
     """However an item leaves its queue, its publisher is told once, and why."""
     queue.publish("a", hints=f"0 4 {90_000 if how == 'expired' else 0} {ASKER}")
-    assert lines(ended(queue, how)) == [line(state, "a", reason)]
+    assert lines(queue, ended(queue, how)) == [line(state, "a", reason)]
     assert "replies" not in queue.kept()
 
 
@@ -161,10 +152,10 @@ def test_coming_back_is_no_end(queue: Queue) -> None:
     queue.publish("a", hints=ASKED)
     held = queue.subscribe(W1, 1).deliveries[0]
     again = queue.bounce(W1, held).deliveries[0]
-    assert lines(queue.unlock(W1, "a", again.token)) == []
+    assert lines(queue, queue.unlock(W1, "a", again.token)) == []
     queue.now += 60_001
-    assert lines(queue.expire()) == []
-    assert lines(complete(queue, "a")) == [line("acknowledged", "a", result="done")]
+    assert lines(queue, queue.expire()) == []
+    assert lines(queue, complete(queue, "a")) == [line("acknowledged", "a", result="done")]
 
 
 def test_versions(queue: Queue) -> None:
@@ -175,8 +166,8 @@ def test_versions(queue: Queue) -> None:
     queue.publish("a", body="three", hints=f"0 4 0 {BOB}/x", by=BOB)
     queue.publish("a", body="four", by=BOB)
     # Ends the version that the worker had, and makes the next one an item.
-    assert lines(queue.retract(W1, "a")) == [line("acknowledged", "a")]
-    assert lines(queue.retract(W1, "a")) == [line("acknowledged", "a", jid=f"{BOB}/x")]
+    assert lines(queue, queue.retract(W1, "a")) == [line("acknowledged", "a")]
+    assert lines(queue, queue.retract(W1, "a")) == [line("acknowledged", "a", jid=f"{BOB}/x")]
 
 
 def test_a_version_with_another_priority(queue: Queue) -> None:
@@ -185,6 +176,6 @@ def test_a_version_with_another_priority(queue: Queue) -> None:
     queue.publish("a", body="urgent", hints="0 9 0")
     queue.subscribe(W1, 1)
     queue.publish("a", body="later")
-    assert lines(queue.unlock(W1, "a")) == [], "the later version has taken its place"
-    assert lines(queue.retract(W1, "a")) == [line("acknowledged", "a")]
+    assert lines(queue, queue.unlock(W1, "a")) == [], "the later version has taken its place"
+    assert lines(queue, queue.retract(W1, "a")) == [line("acknowledged", "a")]
     assert "replies" not in queue.kept()

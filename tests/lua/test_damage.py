@@ -20,7 +20,7 @@ def removed(queue: Queue, delivery: Delivered) -> Answer:
 
 def unused(queue: Queue) -> bool:
     """Whether nothing is left of any item."""
-    held = {"inflight", "lock_deadlines", "ready", "delayed", "index", "expirations", "history", "handovers"}
+    held = {"inflight", "lock_deadlines", "ready", "delayed", "index", "expirations", "history", "outbox_items"}
     return not (held | {"group_of", "group_heads", "group_blocked"}) & queue.kept()
 
 
@@ -41,8 +41,8 @@ def test_a_locked_item_is_removed(unopened: Queue, hints: str) -> None:
         assert answer.given == [(W2, "other")]
         queue.retract(W2, "other")
     else:
-        assert [told.position for told in answer.handovers] == [other.position]
-        queue.handed(other.position)
+        assert [letter.entry for letter in queue.letters(answer)] == [f"item/{other.position}"]
+        queue.end(f"item/{other.position}")
     assert unused(queue)
 
 
@@ -63,7 +63,7 @@ def test_who_waits_for_a_removed_item_is_told(queue: Queue) -> None:
     (poison,) = queue.publish("poison", hints=f"0 0 {T0 + 600_000}").deliveries
     queue.client.hset(queue.key("replies"), poison.position, "alice@x")
     queue.client.hset(queue.key("meta"), "replies", "1")
-    assert [notice[0] for notice in removed(queue, poison).notices] == ["unlocked", "outcome"]
+    assert list(queue.told(removed(queue, poison), "reply")) == [f"reply/{poison.position}"]
 
 
 def forgotten(queue: Queue, jid: str) -> None:

@@ -1,23 +1,14 @@
 """expire_tickets: an item's old node knows that it has arrived, and its ticket need not be kept."""
 
-from typing import Any
-
 from tests.lua.driver import Queue
+from tests.lua.test_accept_entry import admit
 
 HOUR = 3_600_000
 
 
 def admitted(queue: Queue, once_ms: int) -> str:
-    """Hand over an item."""
-    row: dict[str, Any] = {
-        "item": "a",
-        "key": "",
-        "by": "alice@x",
-        "body": "x",
-        "ticket": "t",
-        "hints": "",
-    }
-    return queue.run("accept_handover", row, once_ms=once_ms).words[0]
+    """Bring an item."""
+    return admit(queue, "a", "t", once_ms=once_ms).words[0]
 
 
 def test_kept_until_then(queue: Queue) -> None:

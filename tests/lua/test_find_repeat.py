@@ -43,9 +43,9 @@ def test_find(queue: Queue) -> None:
 
 def test_items_that_wait(queue: Queue) -> None:
     """An item that waits for others is a repeat of any with its id."""
-    wait(queue, "child", "p")
+    position = wait(queue, "child", "p")
     assert find(queue, "child").words == ["out-of-memory"]
-    assert find(queue, "child", hints=waiting()).rows == [["duplicate", "child", 0, "0"]]
+    assert find(queue, "child", hints=waiting()).rows == [["duplicate", "child", 0, ["0", position, record("p")]]]
     assert find(queue, "other", hints=waiting()).words == ["out-of-memory"]
 
 

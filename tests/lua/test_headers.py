@@ -180,7 +180,7 @@ def test_who_adds_what_few_have_says_so() -> None:
         if adds or (re.search(r"'(?:HSET|ZADD)', \w+,", code(each)) and re.search(rf"key\.(?:{asked})\b", code(each))):
             assert re.search(r"call\.rare_keys_any = .*true", each), name
             found.add(name)
-    assert found >= {"handovers tell", "enqueue.replace", "lock_end.release", "scheduling.add", "unsubscribing.release"}
+    assert found >= {"outbox.put", "enqueue.replace", "lock_end.release", "scheduling.add", "unsubscribing.release"}
 
 
 def split(text: str, start: int) -> list[str]:

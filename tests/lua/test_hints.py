@@ -303,8 +303,9 @@ def test_deleted_sent_elsewhere_and_purged(queue: Queue) -> None:
     positions = {row[1]: row[0] for row in queue.run("inspect_items").rows[1]}
     sent = [{"position": positions[item], "item": item, "to": "there"} for item in ("sent", "p", "low")]
     answer = queue.run("move_items", *sent)
-    assert answer.words == ["ok", "ok", "ok"] and {one.item for one in queue.letters(answer)} == {"sent", "p", "low"}
-    assert queue.handed(*(told.position for told in answer.handovers)).words == ["ok"] * 3
+    letters = queue.letters(answer)
+    assert answer.words == ["ok", "ok", "ok"] and {one.item for one in letters} == {"sent", "p", "low"}
+    assert queue.end(*(letter.entry for letter in letters)).words == ["ok"] * 3
     assert queue.run("purge").rows == [3]
     assert not {"log", "index", "ready", "delayed", "by_priority", "expirations"} & queue.kept()
 

@@ -11,11 +11,11 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"cancel", "complete", "end_outcomes", "end_awaited", "list_awaited", "note_parents",
-     "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
+    {"cancel", "complete", "read_outbox", "end_entries", "note_parents",
+     "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "purge", "take_over",
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "renew_ownership", "set_group_member",
-     "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",
+     "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "expire_tickets",
      "force_release", "disconnect_frontend", "receive", "release_reader", "leave_work",
      "subscribe", "subscribe_log", "turn", "receive_by_reference", "check_references", "acquire_partition",
      "acquire_reader"}
@@ -58,8 +58,8 @@ def test_workers_go_on(full: Queue) -> None:
     assert full.renew(W1, "c").words == ["ok"]
     again = full.unlock(W1, "d").deliveries[0]
     assert full.bounce(W1, again).words == ["ok"]
-    (letter,) = full.unlock(W1, "e", dead_letter="1").handovers
-    assert full.handed(letter.position).words == ["ok"]
+    (letter,) = full.letters(full.unlock(W1, "e", dead_letter="1"))
+    assert full.end(letter.entry).words == ["ok"]
     full.now += 60_000
     assert len(full.expire(sent=3).notices) == 6
     assert full.run("take_over", previous="f1", frontend="f2").code == "ok"

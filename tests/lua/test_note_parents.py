@@ -6,7 +6,7 @@ import pytest
 
 from broker import codec
 from broker.model.items import Envelope
-from tests.lua.dependencies import found, note, parents, record, wait
+from tests.lua.dependencies import note, parents, record, states, wait
 from tests.lua.driver import Queue
 from tests.lua.worded import ALICE, W1
 
@@ -16,8 +16,7 @@ ASKED = f"0 4 0 {ALICE}/one"
 def test_fan_in(queue: Queue) -> None:
     """It goes out once, after the last of its parents, before items behind it, with their results in a header."""
     body = codec.pack(Envelope(b"<x/>", headers={"k": "v"}))
-    queue.publish("c", body=body, hints=f"0 4 0 \0{record('a', 'b')}")
-    position = found(queue, "c")
+    position = wait(queue, "c", "a", "b", body=body)
     queue.publish("d")
     assert queue.browse() == {"c": "dependent", "d": "waiting"}
     assert note(queue, position, 1, "awaited").words == ["ok"]
@@ -41,23 +40,20 @@ def test_fan_in(queue: Queue) -> None:
 @pytest.mark.parametrize("headers", [{}, {"k": "v"}, {str(number): "v" for number in range(20)}])
 def test_header(queue: Queue, body: bytes, headers: dict[str, str]) -> None:
     """The header is added to an envelope of any size; what is no envelope stays as it is."""
-    queue.publish("c", body=codec.pack(Envelope(body, "text/plain", headers)), hints=f"0 4 0 \0{record('a')}")
-    note(queue, found(queue, "c"), 1, "acknowledged", result="ü\0" * 300)
+    position = wait(queue, "c", "a", body=codec.pack(Envelope(body, "text/plain", headers)))
+    note(queue, position, 1, "acknowledged", result="ü\0" * 300)
     (delivery,) = queue.subscribe(W1, 5).deliveries
     envelope = codec.unpack(delivery.body.encode(errors="surrogateescape"))
     (told,) = json.loads(envelope.headers["stanzaq-parents"])
     assert (envelope.body, envelope.content_type, told["result"]) == (body, "text/plain", "ü\0" * 300)
     assert headers.items() <= envelope.headers.items()
-    wait(queue, "d", "a")
-    note(queue, found(queue, "d"), 1, "acknowledged", result="1")
+    note(queue, wait(queue, "d", "a"), 1, "acknowledged", result="1")
     assert queue.expire().deliveries == [] and queue.bodies()["d"] == "d at 0"
 
 
 def test_results_are_bounded(queue: Queue) -> None:
     """Of many large results the header has the first ones."""
-    body = codec.pack(Envelope(b"x"))
-    queue.publish("c", body=body, hints=f"0 4 0 \0{record(*(f'p{number}' for number in range(20)))}")
-    position = found(queue, "c")
+    position = wait(queue, "c", *(f"p{number}" for number in range(20)), body=codec.pack(Envelope(b"x")))
     for number in range(1, 21):
         note(queue, position, number, "acknowledged", result="r" * 1_000)
     (delivery,) = queue.subscribe(W1, 5).deliveries
@@ -73,10 +69,12 @@ def test_dies(queue: Queue, state: str) -> None:
     for number in (1, 2, 3):
         note(queue, position, number, "awaited")
     answer = note(queue, position, 2, state, reason="why")
-    (letter,) = queue.letters(answer)
-    assert (letter.item, letter.reason, letter.attempts) == ("c", f"parent-{state}", 0)
-    ((_, _, line),) = [each[:3] for each in answer.notices if each[0] == "outcome"]
+    assert answer.outbox
+    outbox = queue.read_outbox()
+    letter, (line,), (text,) = (outbox[f"{kind}/{position}"] for kind in ("item", "reply", "left"))
+    assert len(outbox) == 3 and letter[0] == "c" and letter[3:6] == [0, "", f"parent-{state}"]
     assert line.startswith("dead ") and f"parent-{state}" in line
+    assert states(text) == ["awaited", state, "awaited"], "the others are told that it has left"
     assert note(queue, position, 1, "acknowledged").words == ["item-not-found"]
     assert queue.subscribe(W1, 5).given == [(W1, "e")]
 
@@ -86,14 +84,13 @@ def test_dies_without_dead_letters(unopened: Queue) -> None:
     queue = unopened
     queue.open(dead_letters="0")
     position = wait(queue, "c", "a", hints=ASKED)
-    answer = note(queue, position, 1, "dead")
-    assert [each[0] for each in answer.notices] == ["outcome"] and queue.browse() == {}
+    note(queue, position, 1, "dead")
+    assert list(queue.read_outbox()) == [f"reply/{position}"] and queue.browse() == {}
 
 
 def test_regardless(queue: Queue) -> None:
     """It goes out however its parents have ended, and says how."""
-    queue.publish("c", body=codec.pack(Envelope(b"x")), hints=f"0 4 0 \0{record('a', 'b', regardless=True)}")
-    position = found(queue, "c")
+    position = wait(queue, "c", "a", "b", regardless=True, body=codec.pack(Envelope(b"x")))
     note(queue, position, 1, "dead", reason="max-deliveries")
     note(queue, position, 2, "awaited")
     note(queue, position, 2, "unknown")
@@ -109,7 +106,9 @@ def test_unknown(queue: Queue) -> None:
     position = wait(queue, "c", "a", "b", hints=ASKED)
     note(queue, position, 1, "awaited")
     answer = note(queue, position, 2, "unknown")
-    assert (answer.words, answer.notices, answer.handovers) == (["unknown"], [], [])
+    assert (answer.words, answer.notices) == (["unknown"], [])
+    # The parent that knows of it is told.
+    queue.end(*queue.told(answer, "left"))
     assert queue.kept() == {"meta"}
     position = wait(queue, "c", "a")
     note(queue, position, 1, "awaited")
@@ -117,37 +116,40 @@ def test_unknown(queue: Queue) -> None:
 
 
 def test_asked_again(queue: Queue) -> None:
-    """A crash between two steps: it is announced after five seconds; when all parents know it, ever more seldom."""
+    """A crash between two steps: its parents are asked for after five seconds; when all know it, ever more seldom."""
     position = wait(queue, "c", "a", "b")
-    assert queue.expire().notices == []
+    assert not queue.expire().outbox
     queue.now += 5_000
-    for _ in range(2):
-        assert queue.expire().notices == [["dependency", f"*{position}"]]
-        queue.now += 5_000
+    entry = f"parents/{position}"
+    assert list(queue.told(queue.expire(), "parents")) == [entry]
+    queue.now += 5_000
     note(queue, position, 1, "awaited")
-    assert queue.expire().notices == [["dependency", f"*{position}"]]
+    ((text,),) = queue.told(queue.expire(), "parents").values()
+    assert states(text) == ["awaited", ""]
     answer = note(queue, position, 2, "awaited")
-    assert parents(queue, "c") == ["awaited", "awaited"]
+    assert parents(queue, position) == ["awaited", "awaited"]
     pauses = []
     for _ in range(9):
         pauses.append((answer.due - queue.now) // 1000)
         queue.now = answer.due - 1
-        assert queue.expire().notices == []
+        assert not queue.expire().outbox
         queue.now += 1
-        assert queue.expire().notices == [["dependency", f"*{position}"]]
+        assert list(queue.told(queue.expire(), "parents")) == [entry]
         answer = note(queue, position, 1, "awaited")
-    assert pauses == [60, 75, 150, 300, 600, 1200, 2400, 3600, 3600]
+    assert pauses == [60, 70, 140, 280, 560, 1120, 2240, 3600, 3600]
 
 
 def test_leaves(queue: Queue) -> None:
-    """However a waiting item leaves, nothing is left of it: cancelled, deleted, purged, expired."""
-    for item in ("cancelled", "deleted"):
-        wait(queue, item, "a")
-    wait(queue, "expired", "a", hints="0 4 1000")
+    """Nothing is left of a waiting item: cancelled, deleted, purged, expired. Parents that know it are told."""
+    places = {item: wait(queue, item, "a", hints="0 4 1000") for item in ("cancelled", "deleted", "expired")}
+    for position in places.values():
+        note(queue, position, 1, "awaited")
     queue.run("cancel", {"sender": ALICE, "owner": "1", "item": "cancelled", "request": ""})
     queue.retract(ALICE, "deleted", owner="1")
     queue.now += 1_000
-    queue.expire()
+    left = queue.told(queue.expire(), "left")
+    assert left.keys() == {f"left/{position}" for position in places.values()}
+    queue.end(*left)
     queue.publish(*(f"p{number}" for number in range(350)), hints=f"0 4 0 \0{record('a')}")
     assert queue.stats()["waiting"] == 350 and queue.stats()["eligible"] == 0
     while queue.run("purge").more:
@@ -157,13 +159,14 @@ def test_leaves(queue: Queue) -> None:
 
 def test_new_version(queue: Queue) -> None:
     """A publish without parents replaces a waiting item and waits for nothing; one with parents is a duplicate."""
-    wait(queue, "c", "a")
+    position = wait(queue, "c", "a")
     answer = queue.publish("c", hints=f"0 4 0 \0{record('a', 'b')}")
-    assert answer.words == ["duplicate"] and parents(queue, "c") == [""]
+    assert answer.rows == [["duplicate", "c", 0, ["0", position, record("a")]]], "what waits, and for what"
     queue.publish("c", body="new")
-    assert parents(queue, "c") == []
+    assert not {"dependents", "outbox"} & queue.kept()
     assert [each.body for each in queue.subscribe(W1, 5).deliveries] == ["new"]
-    assert queue.publish("c", hints=f"0 4 0 \0{record('a')}").words == ["duplicate"], "while it is locked"
+    answer = queue.publish("c", hints=f"0 4 0 \0{record('a')}")
+    assert answer.rows == [["duplicate", "c", 0, ["0"]]], "while it is locked"
 
 
 @pytest.mark.parametrize("hints", ["60000 4 0", "0 9 0", "60000 0 0", "0 0 90000"])
@@ -191,11 +194,11 @@ def test_order(unopened: Queue) -> None:
     """On an ordered node a waiting item lets others of its key pass, and takes its place when it may go out."""
     queue = unopened
     queue.open(ordered="1")
-    queue.publish("c", key="k", hints=f"0 4 0 \0{record('a')}")
+    position = wait(queue, "c", "a", key="k")
     for item in ("d", "e"):
         queue.publish(item, key="k")
     assert queue.subscribe(W1, 5).given == [(W1, "d")]
-    note(queue, found(queue, "c"), 1, "acknowledged")
+    note(queue, position, 1, "acknowledged")
     assert queue.retract(W1, "d").given == [(W1, "c")]
     assert queue.retract(W1, "c").given == [(W1, "e")]
 
@@ -205,9 +208,9 @@ def test_fair_order(unopened: Queue, fair: str) -> None:
     """On a fair node a waiting item has no turn until it may go out."""
     queue = unopened
     queue.open(fair=fair)
-    queue.publish("c", key="k", hints=f"0 9 0 \0{record('a')}")
+    position = wait(queue, "c", "a", key="k", hints="0 9 0")
     queue.publish("d", "e", key="l", by="bob@x")
     assert queue.subscribe(W1, 1).given == [(W1, "d")]
-    note(queue, found(queue, "c"), 1, "acknowledged")
+    note(queue, position, 1, "acknowledged")
     assert queue.retract(W1, "d").given == [(W1, "c")]
     assert queue.retract(W1, "c").given == [(W1, "e")]

@@ -6,7 +6,7 @@ from tests.lua.worded import W1
 
 
 def test_leaves_the_locked(queue: Queue) -> None:
-    """P25: waiting and delayed items go; locked ones, the versions behind them, and hand-overs stay."""
+    """P25: waiting and delayed items go; locked ones, the versions behind them, and items that leave stay."""
     everything(queue)
     assert queue.run("purge").rows == [3]
     assert queue.browse() == {"locked": "locked", "dying": "dying"}

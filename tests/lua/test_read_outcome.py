@@ -22,8 +22,8 @@ def test_kept_results(queue: Queue) -> None:
     queue.publish("a", hints=ASKED, revision=2)
     queue.publish("b", hints=LOOKS, revision=2)
     queue.subscribe(W1, 5, revision=2)
-    assert lines(complete(queue, "a", "one")) == [line("acknowledged", "a", result="one")]
-    assert lines(complete(queue, "b", "two")) == [], "it looks for the end, and is not told"
+    assert lines(queue, complete(queue, "a", "one")) == [line("acknowledged", "a", result="one")]
+    assert lines(queue, complete(queue, "b", "two")) == [], "it looks for the end, and is not told"
     assert kept(queue, "a") == kept(queue, "a", "owner@x/1", "1") == line("acknowledged", "a", result="one")
     assert kept(queue, "b") == line("acknowledged", "b", result="two", jid=f"@{ALICE}")
     assert kept(queue, "a", f"{BOB}/1") == kept(queue, "none") == ""
@@ -91,7 +91,7 @@ def test_a_name_that_looks_like_a_mark(queue: Queue) -> None:
     queue.publish("a", by=publisher, hints=f"0 4 0 {publisher}/home", revision=2)
     queue.subscribe(W1, 5, revision=2)
     told = line("acknowledged", "a", result="one", jid=f"{publisher}/home")
-    assert lines(complete(queue, "a", "one")) == [told]
+    assert lines(queue, complete(queue, "a", "one")) == [told]
     assert kept(queue, "a", publisher) == told and kept(queue, "a") == ""
 
 

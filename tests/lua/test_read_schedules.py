@@ -1,4 +1,4 @@
-"""read_schedules: schedules by their ids, those that are due, and pages of all."""
+"""read_schedules: schedules by their ids, and pages of all."""
 
 from typing import Any
 
@@ -32,15 +32,3 @@ def test_pages(queue: Queue) -> None:
     assert read(queue, limit=2) == [["a", "record a", ""], ["b", "record b", ""]]
     assert [name for name, *_ in read(queue, after="b")] == ["c", "d"]
     assert read(queue, after="d") == []
-
-
-def test_due(queue: Queue) -> None:
-    """Those that are due come by their time, with items as far as they fit, but at least one; some may be left out."""
-    for name, at in (("a", T0 + 2), ("b", T0 + 1), ("c", T0 + 3), ("never", "")):
-        store(queue, name, at, "i" * 600)
-    assert read(queue, due="0") == []
-    queue.now += 2
-    assert [name for name, *_ in read(queue, due="0")] == ["b", "a"]
-    assert [name for name, *_ in read(queue, due="1")] == ["a"]
-    assert [name for name, *_ in read(queue, due="0", max_bytes=500)] == ["b"]
-    assert [name for name, *_ in read(queue, due="0", limit=1)] == ["b"]

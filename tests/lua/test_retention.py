@@ -183,8 +183,7 @@ def test_deleting_is_for_good(keeping: Queue) -> None:
     keeping.retract("alice@x/1", "b")
     keeping.run("purge")
     assert keeping.read() == ["a"]
-    letter = keeping.unlock(W1, "a", dead_letter="1").handovers[0]
-    keeping.handed(letter.position)
+    keeping.end(*keeping.told(keeping.unlock(W1, "a", dead_letter="1"), "item"))
     assert (keeping.read(), keeping.retained()) == ([], (0, 0))
     work(keeping, "d")
     keeping.run("purge")

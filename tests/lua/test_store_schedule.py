@@ -24,17 +24,31 @@ def test_compared(queue: Queue) -> None:
 
 
 def test_due(queue: Queue) -> None:
-    """The partition is due with its first schedule; while one is due, it is looked at again in case its frontend dies."""
+    """The partition is due with its first schedule; when it is, the outbox has it, and again in case its frontend dies."""
     assert store(queue, "a", "", "one", at=T0 + MINUTE).due == T0 + MINUTE
     assert store(queue, "b", "", "one", at=T0 + 2 * MINUTE).due == T0 + MINUTE
     sweep = queue.run("sweep")
-    assert (sweep.notices, sweep.due) == ([], T0 + MINUTE)
+    assert (sweep.outbox, sweep.due) == (False, T0 + MINUTE)
     queue.now += MINUTE
     sweep = queue.run("sweep")
-    assert (sweep.notices, sweep.due) == ([["scheduled"]], queue.now + 5_000)
+    assert (sweep.outbox, sweep.due) == (True, queue.now + 5_000)
+    assert queue.told(sweep, "schedule") == {"schedule/a": ["one", ""]}
     assert store(queue, "a", "one", "two").due == T0 + 2 * MINUTE
     assert store(queue, "b", "one", "").due == 0
     assert queue.run("sweep").due == 0
+
+
+def test_while_it_is_worked_on(queue: Queue) -> None:
+    """One that is still due stays with who has read it, and comes again in five seconds each time that this fails."""
+    store(queue, "a", "", "one", at=T0)
+    for _attempt in range(3):
+        assert queue.read_outbox() == {"schedule/a": ["one", ""]}
+        assert queue.run("sweep").due == queue.now + 5_000
+        queue.now += 5_000
+    queue.read_outbox()
+    answer = store(queue, "a", "one", "two", at=queue.now)
+    assert answer.rows == [["ok", queue.now]] and not answer.outbox and answer.due == queue.now + 5_000
+    assert store(queue, "a", "two", "three", at=queue.now + 1).due == queue.now + 1
 
 
 def test_earlier_things(queue: Queue) -> None:

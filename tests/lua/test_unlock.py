@@ -104,7 +104,7 @@ def test_untried(unopened: Queue) -> None:
     assert unopened.unlock(W2, "a", untried="1").deliveries[0].attempt == 2
     (letter,) = unopened.letters(unopened.unlock(W1, "a"))
     assert (letter.attempts, letter.reason) == (2, "max-deliveries")
-    unopened.handed(letter.position)
+    unopened.end(letter.entry)
     assert "history" not in unopened.kept()
 
 

@@ -15,32 +15,21 @@ class PublishDependent(Publish):
 
 
 @frozen
+class Child:
+    """An item that waits and its parents, in a partition of a node's incarnation."""
+
+    incarnation: str
+    partition: int
+    position: str
+    parents: tuple[ParentState, ...] = ()
+
+
+@frozen
 class DependentStored:
-    """The item waits in this partition, or is a duplicate of one that is or was there."""
+    """The item waits, or is a duplicate of one that does, or did: that has no parents any more."""
 
     published: Published
-    partition: int
-
-
-@frozen
-class ReadDependents:
-    """Read the parents of a waiting item in a partition, by its position, or by its id."""
-
-    node: str
-    incarnation: str
-    partition: int
-    item_id: str = ""
-    position: str = ""
-
-
-@frozen
-class FoundDependent:
-    """A waiting item and its parents; `position` is empty if it does not wait."""
-
-    incarnation: str
-    partition: int = 0
-    position: str = ""
-    parents: tuple[ParentState, ...] = ()
+    child: Child
 
 
 @frozen
@@ -91,53 +80,3 @@ class ParentNoted:
 
     refused: bool = False
     gone: bool = False
-
-
-@frozen
-class ReadAwaited:
-    """Read the end of an item by its token, and who waits for it and does not know, from one reference on."""
-
-    node: str
-    incarnation: str
-    partition: int
-    token: str
-    after: str
-    limit: int
-
-
-@frozen
-class WhoAwaits:
-    """The end of an item, None if all know it, and references of those that do not."""
-
-    outcome: ItemOutcome | None = None
-    references: tuple[str, ...] = ()
-
-
-@frozen
-class ListAwaited:
-    """List who waits for items of a partition, from one on, to check whether they still wait."""
-
-    node: str
-    incarnation: str
-    partition: int
-    after: str
-    limit: int
-
-
-@frozen
-class AllAwaited:
-    """References of those that wait, each with the token of its item, in their order; `last` is where the next page begins."""
-
-    members: tuple[tuple[str, str], ...]
-    last: str
-
-
-@frozen
-class EndAwaited:
-    """Report that these dependents know the end of an item, or are gone."""
-
-    node: str
-    incarnation: str
-    partition: int
-    token: str
-    references: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Internal commands of the core: for sweeps, takeovers and hand-overs. No door can submit them."""
+"""Internal commands of the core: for sweeps, takeovers and the outbox. No door can submit them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,16 +15,10 @@ from broker.model.qos import Qos, Sending
 from broker.model.results import Received, Refused, Result
 from broker.model.tree import Scope
 from broker.redis_core.commands.admin_parts import (
-    AcceptHandover,
-    EndHandover,
-    ExpireTickets,
-    HandoverItem,
     InspectedPartition,
     InspectPartition,
     MovedFromPartition,
     MoveFromPartition,
-    ReadHandovers,
-    Remaining,
 )
 from broker.redis_core.commands.collections import (
     CheckReferences,
@@ -37,20 +31,14 @@ from broker.redis_core.commands.collections import (
     Turned,
 )
 from broker.redis_core.commands.dependency_parts import (
-    AllAwaited,
     Awaited,
     AwaitEnd,
     DependentStored,
-    EndAwaited,
-    FoundDependent,
-    ListAwaited,
     NoteParent,
     ParentNoted,
     PublishDependent,
-    ReadAwaited,
-    ReadDependents,
-    WhoAwaits,
 )
+from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, ExpireTicket, OutboxPage, ReadOutbox
 from broker.redis_core.commands.schedule_parts import FoundSchedules, ReadSchedules, ScheduleStored, StoreSchedule
 
 _T = TypeVar("_T")
@@ -58,15 +46,11 @@ _T = TypeVar("_T")
 
 @frozen
 class Sweep:
-    """Do what is due in a partition; `passing`: a background scan, without a known reason.
-
-    Items on their way that were announced before `told_before_ms`, Redis's time, are announced again.
-    """
+    """Do what is due in a partition; `passing`: a background scan, without a known reason."""
 
     node: str
     partition: int = 0
     passing: bool = False
-    told_before_ms: int = 0
 
 
 @frozen
@@ -106,16 +90,6 @@ class FindItem:
     token: int | None
     request: str
     partition: int
-
-
-@frozen
-class EndOutcomes:
-    """Report that publishers were told of the ends of the items at these positions."""
-
-    node: str
-    incarnation: str
-    partition: int
-    positions: tuple[str, ...]
 
 
 @frozen
@@ -236,8 +210,8 @@ class AcquirePartition:
     """Make a subscriber the owner of a partition; authorized like a subscription of `sender`.
 
     `epoch` None asks for none, and `EPOCH_NEXT` for the one after the recorded one, whoever the owner is. `expected` is the
-    fence that a hand-over was planned with. `dry`: decide and change nothing. `alone`: refused as superseded if the subscriber
-    shares the partition.
+    fence that a change of owner was planned with. `dry`: decide and change nothing. `alone`: refused as superseded if the
+    subscriber shares the partition.
     """
 
     node: str
@@ -281,19 +255,14 @@ Internal = (
     Sweep
     | TakeOver
     | Leave
-    | ReadHandovers
-    | AcceptHandover
-    | EndHandover
-    | ExpireTickets
+    | ReadOutbox
+    | EndEntry
+    | AcceptEntry
+    | ExpireTicket
     | ReadSchedules
     | StoreSchedule
-    | EndOutcomes
-    | ReadDependents
     | AwaitEnd
     | NoteParent
-    | ReadAwaited
-    | ListAwaited
-    | EndAwaited
     | FindItem
     | Turn
     | ReceiveByReference
@@ -385,16 +354,12 @@ Outcome = (
     | References
     | InspectedPartition
     | MovedFromPartition
-    | tuple[HandoverItem, ...]
-    | Remaining
+    | OutboxPage
     | FoundSchedules
     | ScheduleStored
     | DependentStored
-    | FoundDependent
     | Awaited
     | ParentNoted
-    | WhoAwaits
-    | AllAwaited
 )
 """Their outcomes."""
 

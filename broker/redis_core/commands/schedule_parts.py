@@ -5,13 +5,11 @@ from broker.model.frozen import frozen
 
 @frozen
 class ReadSchedules:
-    """Read schedules: the one named, with its item; or those that are `due` but the first `skip`, with items; or a page by id."""
+    """Read schedules: the one named, with its item, or a page by id."""
 
     node: str
     incarnation: str
     id: str = ""
-    due: bool = False
-    skip: int = 0
     after: str = ""
     limit: int = 1
 
@@ -56,6 +54,6 @@ class StoreSchedule:
 
 @frozen
 class ScheduleStored:
-    """Whether the record was stored; not if it was another than expected."""
+    """When the record was stored, by Redis's time in ms; None if it was another than expected."""
 
-    stored: bool
+    at_ms: int | None = None

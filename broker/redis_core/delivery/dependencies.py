@@ -1,53 +1,46 @@
 """Lets items wait until others, their parents, have ended.
 
 A publish stores the item, which waits, in its partition. Then each parent's partition notes who waits, or tells how the parent
-has ended; that is noted beside the item, and only then the publisher is answered. When a parent ends, the script that removes it
-keeps its end until each dependent knows it: this module brings it there. Dependents that leave early tell nobody; a check of all
-that wait finds them. Each step may be repeated, by whichever frontend a sweep announces it to, so a crash in between delays the
-item and loses nothing. Must not know how an item ends.
+has ended; that is noted beside the item, and only then the publisher is answered. The outboxes have what must be told later: to
+each child how a parent has ended, to parents that a child has left early, and when a child asks for its parents again. Each
+step may be repeated, by whichever frontend reads the entry. Must not know how an item ends.
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from broker import codec
 from broker.model.commands import Publish
-from broker.model.dependencies import RESULT_BYTES, ParentState
+from broker.model.dependencies import RESULT_BYTES, ParentState, read_record
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.outcomes import ItemOutcome
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.dependency_parts import (
-    AllAwaited,
     Awaited,
     AwaitEnd,
+    Child,
     DependentStored,
-    EndAwaited,
-    FoundDependent,
-    ListAwaited,
     NoteParent,
     ParentNoted,
     PublishDependent,
-    ReadAwaited,
-    ReadDependents,
-    WhoAwaits,
 )
 from broker.redis_core.commands.internal import GONE, convert
+from broker.redis_core.commands.outbox import EndEntry, Entry, OutboxPage
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.authorization import may_await
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 log = structlog.get_logger()
-
-_PAGE: Final = 100
-"""Dependents that are told, or checked, together."""
 
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """How long a parent is waited for whose own publish is not finished."""
@@ -68,8 +61,6 @@ class DependencyService:
         """Publish and tell through `core`."""
         self._store = store
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
-        self._background = core.background
-        self._running: set[tuple[Partition, str]] = set()
 
     async def publish(self, command: Publish) -> Result:
         """Publish an item that waits; the answer says that all parents' partitions know it."""
@@ -80,11 +71,7 @@ class DependencyService:
         known, refused = ((), parents) if isinstance(parents, Refused) else (tuple(parents), None)
         answer = await self._ask(replace(convert(command, PublishDependent, parents=known), refused=refused))
         if isinstance(answer, DependentStored):
-            asked = ReadDependents(command.node, "", answer.partition, answer.published.item_id)
-            found = await self._ask(asked)
-            if isinstance(found, FoundDependent):
-                return await self._finish(command.node, found) or answer.published
-            answer = found
+            return await self._finish(command.node, answer.child) or answer.published
         assert isinstance(answer, Refused)
         return answer
 
@@ -118,61 +105,94 @@ class DependencyService:
     def _may_await(self, there: NodeRecord, publisher: Jid) -> bool:
         return may_await(there.add_admins(self._store.admins), publisher)
 
-    def follow(self, partition: Partition, mark: str) -> None:
-        """Tell the dependents of an item, ask for the parents of one, or check who waits, unless that is under way."""
-        if (partition, mark) not in self._running:
-            self._running.add((partition, mark))
-            self._background(lambda: self._follow(partition, mark))
+    async def ask_parents(self, partition: Partition, page: OutboxPage) -> None:
+        """Ask for the parents of items that wait, whose publish was cut short, or whose parents may be lost."""
+        await asyncio.gather(*(self._ask_parents(partition, entry) for entry in page.entries))
 
-    async def _follow(self, partition: Partition, mark: str) -> None:
-        try:
-            match mark[0]:
-                case "+":
-                    await self._tell_all(partition, mark[1:])
-                case "*":
-                    await self._resume(partition, mark[1:])
-                case _:
-                    await self._check_all(partition)
-        finally:
-            self._running.discard((partition, mark))
+    async def _ask_parents(self, partition: Partition, entry: Entry) -> None:
+        refused = await self._finish(partition.node, _read_child(partition, entry))
+        if refused is not None:
+            about = {"node": partition.node, "partition": partition.number, "position": entry.about}
+            log.warning("an item could not learn of its parents", **about, problem=refused.problem.value)
 
-    async def _resume(self, child: Partition, position: str) -> None:
-        found = await self._ask(ReadDependents(child.node, child.incarnation, child.number, position=position))
-        if isinstance(found, FoundDependent):
-            refused = await self._finish(child.node, found)
-            if refused is not None:
-                about = {"node": child.node, "partition": child.number, "position": position}
-                log.warning("an item could not learn of its parents", **about, problem=refused.problem.value)
+    async def tell_children(self, partition: Partition, page: OutboxPage) -> None:
+        """Tell items that wait how a parent has ended."""
+        # Those of one parent follow each other, and the first one has its end.
+        lines: Iterator[bytes] = accumulate(
+            (entry.content[0] for entry in page.entries), lambda before, line: line or before
+        )
+        told = zip(page.entries, map(ItemOutcome.read, lines), strict=True)
+        await asyncio.gather(*(self._tell_child(partition, entry, outcome) for entry, outcome in told))
 
-    async def _finish(self, node: str, child: FoundDependent) -> Refused | None:
+    async def _tell_child(self, parent: Partition, entry: Entry, outcome: ItemOutcome) -> None:
+        _token, _, reference = entry.about.partition("/")
+        node, child, index = _read_reference(reference)
+        noted = await self._ask(_end_of_parent(node, child, index, outcome))
+        if not isinstance(noted, Refused) or noted.problem in _GONE:
+            await self._ask(EndEntry(parent.node, parent.incarnation, parent.number, entry.name))
+
+    async def leave_parents(self, partition: Partition, page: OutboxPage) -> None:
+        """Tell parents that items which waited for them have left."""
+        await asyncio.gather(*(self._leave_parents(partition, entry) for entry in page.entries))
+
+    async def _leave_parents(self, partition: Partition, entry: Entry) -> None:
+        child = _read_child(partition, entry)
+        known = [(index, each) for index, each in enumerate(child.parents) if each.state == "awaited"]
+        told = await asyncio.gather(*(self._leave(partition.node, child, index, each) for index, each in known))
+        if all(told):
+            await self._ask(EndEntry(partition.node, partition.incarnation, partition.number, entry.name))
+
+    async def _leave(self, node: str, child: Child, index: int, parent: ParentState) -> bool:
+        """Let a parent's partition forget who waits; returns whether it has, or is gone."""
+        assert parent.partition is not None, "an awaited parent has a partition"
+        name = f"child/{parent.token}/{_reference(node, child, index)}"
+        ended = await self._ask(EndEntry(parent.node or node, parent.life, parent.partition, name))
+        return not isinstance(ended, Refused) or ended.problem in _GONE
+
+    async def _finish(self, node: str, child: Child) -> Refused | None:
         """Ask for all parents that have not ended, and note what became of them. Returns why the item does not wait for them."""
         left = [(index, parent) for index, parent in enumerate(child.parents) if not parent.ended]
         found = await asyncio.gather(*(self._await(node, child, index, parent) for index, parent in left))
-        notes = []
-        for (index, parent), each in zip(left, found, strict=True):
-            if isinstance(each, Refused):
-                return each
-            note = _note(node, child, index, each)
-            if each is not _UNKNOWN:
-                notes.append(note)
-                continue
-            outcome = await self._ask(note)
-            if isinstance(outcome, Refused):
-                return outcome
-            assert isinstance(outcome, ParentNoted)
-            if outcome.gone and not parent.state:
-                return _PERHAPS
-            if outcome.refused:
-                where = f" of the node {parent.node!r}" if parent.node else ""
-                return Refused(
-                    Problem.ITEM_NOT_FOUND,
-                    f"there is no item {parent.item_id!r}{where} to wait for, nor a kept end of it: publish parents first, and"
-                    " with keep (keep='1', Message-Keep, x-opt-stanzaq-keep, keep=True) if they may have ended by then",
-                )
-        outcomes = await asyncio.gather(*map(self._ask, notes))
+        refused = next((each for each in found if isinstance(each, Refused)), None)
+        if refused is not None:
+            return refused
+        known = [each for each in found if isinstance(each, Awaited)]
+        notes = [_note(node, child, index, each) for (index, _), each in zip(left, known, strict=True)]
+        for note, (_, parent) in zip(notes, left, strict=True):
+            if note.state == _UNKNOWN.state and (refused := await self._note_unknown(note, parent)):
+                await self._forget(node, child, notes)
+                return refused
+        rest = [note for note in notes if note.state != _UNKNOWN.state]
+        outcomes = await asyncio.gather(*map(self._ask, rest))
+        ended = [note for note, told in zip(rest, outcomes, strict=True) if isinstance(told, ParentNoted) and told.gone]
+        await self._forget(node, child, ended)
         return next((each for each in outcomes if isinstance(each, Refused)), None)
 
-    async def _await(self, node: str, child: FoundDependent, index: int, parent: ParentState) -> Awaited | Refused:
+    async def _note_unknown(self, note: NoteParent, parent: ParentState) -> Refused | None:
+        """Note that a parent is not there; returns why the item is refused."""
+        outcome = await self._ask(note)
+        if isinstance(outcome, Refused):
+            return outcome
+        assert isinstance(outcome, ParentNoted)
+        if outcome.gone and not parent.state:
+            return _PERHAPS
+        if outcome.refused:
+            where = f" of the node {parent.node!r}" if parent.node else ""
+            return Refused(
+                Problem.ITEM_NOT_FOUND,
+                f"there is no item {parent.item_id!r}{where} to wait for, nor a kept end of it: publish parents first, and"
+                " with keep (keep='1', Message-Keep, x-opt-stanzaq-keep, keep=True) if they may have ended by then",
+            )
+        return None
+
+    async def _forget(self, node: str, child: Child, notes: Iterable[NoteParent]) -> None:
+        """Let parents' partitions forget an item that has left before this was noted beside it."""
+        for note in notes:
+            if note.state == "awaited":
+                parent = replace(child.parents[note.index], partition=note.parent_partition, token=note.token)
+                await self._leave(node, child, note.index, parent)
+
+    async def _await(self, node: str, child: Child, index: int, parent: ParentState) -> Awaited | Refused:
         """Let a parent's partition know who waits."""
         reference = _reference(node, child, index)
         named = (parent.node or node, parent.life, parent.item_id, reference)
@@ -197,71 +217,29 @@ class DependencyService:
         assert isinstance(found, Awaited)
         return _UNKNOWN if found.state == "unknown" else found
 
-    async def _tell_all(self, parent: Partition, token: str) -> None:
-        after = ""
-        while True:
-            page = await self._ask(ReadAwaited(parent.node, parent.incarnation, parent.number, token, after, _PAGE))
-            if not isinstance(page, WhoAwaits) or page.outcome is None:
-                return
-            knows = await asyncio.gather(*(self._tell(each, page.outcome) for each in page.references))
-            told = tuple(each for each, known in zip(page.references, knows, strict=True) if known)
-            await self._ask(EndAwaited(parent.node, parent.incarnation, parent.number, token, told))
-            if len(page.references) < _PAGE:
-                return
-            after = page.references[-1]
 
-    async def _tell(self, reference: str, outcome: ItemOutcome) -> bool:
-        """Tell one dependent; returns whether it knows the end, or is gone."""
-        node, child, index = _read_reference(reference)
-        noted = await self._ask(_end_of_parent(node, child, index, outcome))
-        return not isinstance(noted, Refused) or noted.problem in _GONE
-
-    async def _check_all(self, parent: Partition) -> None:
-        """Remove dependents that have left before their parents ended.
-
-        A child is stored before anybody notes that it waits, so one without a record has left, or knows all ends.
-        """
-        page = AllAwaited((), "")
-        while True:
-            page = await self._ask(ListAwaited(parent.node, parent.incarnation, parent.number, page.last, _PAGE))
-            if not isinstance(page, AllAwaited) or not page.members:
-                return
-            left: dict[str, list[str]] = {}
-            children = {reference: _read_reference(reference)[:2] for reference, _ in page.members}
-            distinct = list(dict.fromkeys(children.values()))
-            gone = dict(zip(distinct, await asyncio.gather(*(self._has_left(*each) for each in distinct)), strict=True))
-            for reference, token in page.members:
-                if gone[children[reference]]:
-                    left.setdefault(token, []).append(reference)
-            for token, references in left.items():
-                await self._ask(EndAwaited(parent.node, parent.incarnation, parent.number, token, tuple(references)))
-
-    async def _has_left(self, node: str, child: FoundDependent) -> bool:
-        """Return whether an item waits for nothing any more."""
-        found = await self._ask(ReadDependents(node, child.incarnation, child.partition, position=child.position))
-        if isinstance(found, Refused):
-            return found.problem in _GONE
-        return isinstance(found, FoundDependent) and not found.position
+def _read_child(partition: Partition, entry: Entry) -> Child:
+    return Child(partition.incarnation, partition.number, entry.about, read_record(*entry.content))
 
 
-def _reference(node: str, child: FoundDependent, index: int) -> str:
+def _reference(node: str, child: Child, index: int) -> str:
     """Name an item that waits, and which of its parents it waits for."""
     return f"{child.incarnation}/{child.partition}/{child.position}/{index}/{node}"
 
 
-def _read_reference(reference: str) -> tuple[str, FoundDependent, int]:
+def _read_reference(reference: str) -> tuple[str, Child, int]:
     life, number, position, index, node = reference.split("/", 4)
-    return node, FoundDependent(life, int(number), position), int(index)
+    return node, Child(life, int(number), position), int(index)
 
 
-def _note(node: str, child: FoundDependent, index: int, found: Awaited) -> NoteParent:
+def _note(node: str, child: Child, index: int, found: Awaited) -> NoteParent:
     if found.outcome is not None:
         return _end_of_parent(node, child, index, found.outcome)
     where = (node, child.incarnation, child.partition, child.position, index)
     return NoteParent(*where, found.state, found.partition, found.token)
 
 
-def _end_of_parent(node: str, child: FoundDependent, index: int, outcome: ItemOutcome) -> NoteParent:
+def _end_of_parent(node: str, child: Child, index: int, outcome: ItemOutcome) -> NoteParent:
     where = (node, child.incarnation, child.partition, child.position, index)
     return NoteParent(*where, outcome.state.value, reason=outcome.reason, result=_text(outcome.envelope))
 

@@ -1,6 +1,6 @@
 """Moves items between nodes for an administrator: dead letters back to the node where they died, or any items elsewhere.
 
-Moved items travel like dead letters (`handovers`). One command moves one batch; the caller continues from its `scan` until
+Moved items travel like dead letters (`leaving_items`). One command moves one batch; the caller continues from its `scan` until
 all are moved. Must not know who the caller is.
 """
 
@@ -17,8 +17,8 @@ from broker.model.problems import Problem
 from broker.model.results import InspectedItems, MovedItems, Refused, Result
 from broker.redis_core.commands.admin_parts import MovedFromPartition, MoveFromPartition
 from broker.redis_core.commands.internal import GONE, Ask
-from broker.redis_core.delivery.handovers import DEAD_NODE, DEAD_REASON, headers
 from broker.redis_core.delivery.inspection import MAX_NAMED, Inspection
+from broker.redis_core.delivery.leaving_items import DEAD_NODE, DEAD_REASON, headers
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 
@@ -107,7 +107,7 @@ class ItemMoves:
         to = command.to or ""
         if to == here.name:
             return "a node cannot take its own items"
-        there = await self._store.read_with_admins(to)
+        there = await self._store.read_node(to)
         if there is None:
             return f"there is no node {to!r}"
         if there.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:

@@ -17,7 +17,7 @@ from broker.scripts.location import lua_directory
 _NAMED: Final = 10
 """Queues that a finding names, and partitions of each."""
 
-_NOT_WAITING: Final = ("inflight", "handovers", "replaced", "successors")
+_NOT_WAITING: Final = ("inflight", "outbox_items", "replaced", "successors")
 """Keys of a partition with an entry for each one of the log that does not wait, as stats.lua counts."""
 
 _REMEDY: Final = (

@@ -307,11 +307,6 @@ retract = Call("retract", _read_retracted, lambda _command, _record: {"together"
 retract_batch = Call("retract", _read_retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 complete = Call("complete", _read_retracted, row=_complete_row)
 read_outcome = Call("read_outcome", _outcome, row=_outcome_row)
-end_outcomes = Call(
-    "end_outcomes",
-    lambda _command, _reply, _record: Done(),
-    rows=lambda command, _record: [{"position": position} for position in command.positions],
-)
 cancel = Call("cancel", _read_cancelled, row=_cancel_row)
 unlock = Call("unlock", _read_unlocked, row=_unlock_row)
 renew = Call("renew", _read_renewed, row=_renew_row)

@@ -8,7 +8,7 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
 from broker.model.tree import Scope
-from broker.redis_core.commands.internal import Scanned, ScanSubscribers, Sweep, TakeOver
+from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
 JournalRecord = tuple[str, dict[str, str | int]]
@@ -30,10 +30,6 @@ def journal_records(after: str, entries: Sequence[tuple[bytes, list[bytes]]]) ->
 
 def _read_expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done:
     return Done()
-
-
-def _expire_arguments(command: Sweep, _record: NodeRecord) -> Values:
-    return {"told_before": command.told_before_ms}
 
 
 def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
@@ -69,7 +65,7 @@ def _read_scanned(_command: ScanSubscribers, reply: ScriptReply, _record: NodeRe
     )
 
 
-sweep = Call("sweep", _read_expired, _expire_arguments)
+sweep = Call("sweep", _read_expired)
 take_over = Call("take_over", _read_resent, _resend_arguments)
 purge = Call("purge", _read_purged)
 stats = Call("stats", _read_counted)

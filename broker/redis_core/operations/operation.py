@@ -13,11 +13,9 @@ from broker.model.items import Delivery, LockEnded, OwnershipLost
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
-from broker.model.outcomes import ItemOutcome
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import MAX_BATCH, Stage
 from broker.model.results import Refused
-from broker.redis_core.commands.admin_parts import Handover, OutcomeDue
 from broker.redis_core.commands.collections import Asks
 
 log = structlog.get_logger()
@@ -109,31 +107,8 @@ class ToCount:
     amount: int
 
 
-@frozen
-class DependencyDue:
-    """`+TOKEN`: an item has ended for which others wait; `*POSITION`: the parents of a waiting item are to be asked for."""
-
-    mark: str
-
-
-@frozen
-class SchedulesDue:
-    """Schedules of the node are due."""
-
-
 ScriptNotice = (
-    OwnershipLost
-    | LockOver
-    | OutcomeDue
-    | DependencyDue
-    | LeaseOver
-    | SubscriptionOver
-    | WorkWaits
-    | ReferencesFreed
-    | Asks
-    | TurnDue
-    | ToCount
-    | SchedulesDue
+    OwnershipLost | LockOver | LeaseOver | SubscriptionOver | WorkWaits | ReferencesFreed | Asks | TurnDue | ToCount
 )
 """Notices in a script's reply."""
 
@@ -148,7 +123,7 @@ class ScriptReply:
     rows: list[Any]
     deliveries: tuple[Delivery, ...]
     notices: tuple[ScriptNotice, ...]
-    handovers: tuple[Handover, ...]
+    outbox_due: bool
     due_ms: int
     more: bool
     token: int
@@ -158,12 +133,12 @@ class ScriptReply:
         """Read a reply; None when the script did nothing because the record was old."""
         if reply[0] != b"ok":
             return None
-        _code, rows, deliveries, notices, handovers, due_ms, more, token = reply
+        _code, rows, deliveries, notices, outbox_due, due_ms, more, token = reply
         return ScriptReply(
             rows or [],
             _read_each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
             _read_each(_notice, notices, partition) if notices else (),
-            _read_each(_handover, handovers, partition) if handovers else (),
+            bool(outbox_due),
             due_ms,
             bool(more),
             token,
@@ -235,12 +210,7 @@ def _delivery(row: tuple[Any, ...], partition: Partition, config: NodeConfig) ->
     )
 
 
-def _handover(row: list[bytes], _partition: Partition) -> Handover:
-    position, to, note = row
-    return Handover(position.decode(), to.decode(), note.decode())
-
-
-def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901, PLR0911  (a table of cases)
+def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
     kind, *values = row
     match kind, values:
         case b"lost", (jid, group, epoch, fence, reason):
@@ -259,12 +229,6 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: C901
             return TurnDue()
         case b"perished", (amount,):
             return ToCount("perished", amount)
-        case b"scheduled", ():
-            return SchedulesDue()
-        case b"outcome", (position, line):
-            return OutcomeDue(position.decode(), ItemOutcome.read(line))
-        case b"dependency", (mark,):
-            return DependencyDue(mark.decode())
         case b"waiting", (process, whose):
             return WorkWaits(process.decode(), whose.decode())
         case b"unlocked" | b"ended" | b"cancelled", (jid, item, token, *about):

@@ -15,19 +15,11 @@ from broker.redis_core.commands.schedule_parts import (
 )
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
 
-_MAX_BYTES: Final = 1_048_576
-"""Payload that is read at once; a larger item is read alone."""
-
 _TOO_MANY: Final = Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MOST_OF_NODE} schedules")
 
 
 def _read_arguments(command: ReadSchedules, _record: NodeRecord) -> Values:
-    return {
-        "due": command.skip if command.due else "",
-        "after": command.after,
-        "limit": command.limit,
-        "max_bytes": _MAX_BYTES,
-    }
+    return {"after": command.after, "limit": command.limit}
 
 
 def _read_found(_command: ReadSchedules, reply: ScriptReply, _record: NodeRecord) -> FoundSchedules:
@@ -46,7 +38,7 @@ def _store_row(command: StoreSchedule, _record: NodeRecord) -> Values:
 
 
 def _read_stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord) -> ScheduleStored | Refused:
-    return _TOO_MANY if reply[0] == b"too-many" else ScheduleStored(reply[0] == b"ok")
+    return _TOO_MANY if reply[0] == b"too-many" else ScheduleStored(*reply[1:])
 
 
 read_schedules = Call(

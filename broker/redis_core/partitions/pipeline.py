@@ -26,7 +26,6 @@ from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Published, Refused
-from broker.redis_core.commands.admin_parts import OutcomeDue
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.dependency_parts import DependentStored
 from broker.redis_core.commands.internal import (
@@ -42,11 +41,9 @@ from broker.redis_core.commands.internal import (
     ignore_outcome,
 )
 from broker.redis_core.operations.operation import (
-    DependencyDue,
     LeaseOver,
     LockOver,
     ReferencesFreed,
-    SchedulesDue,
     ScriptNotice,
     ScriptReply,
     SubscriptionOver,
@@ -415,7 +412,7 @@ class PartitionPipeline:
             self._log_defect(error, kind)
             self._fail(requests)
         try:
-            self._hand_out(record, read)
+            self._hand_out(read)
             if self._server.operations[call.script].writes and not (
                 kind in _QUIET and _is_unchanged(requests, results, read)
             ):
@@ -445,7 +442,7 @@ class PartitionPipeline:
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._reply_lost = True
 
-    def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901, PLR0912  (a table of cases)
+    def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901  (a table of cases)
         match notice:
             case OwnershipLost():
                 self._core.notify(notice)
@@ -453,10 +450,6 @@ class PartitionPipeline:
                 self._core.notify(ended)
                 if expired:
                     self._core.count("expired", node=self.node)
-            case OutcomeDue():
-                self._core.send_outcome(self._partition, notice)
-            case DependencyDue(mark):
-                self._core.follow_dependency(self._partition, mark)
             case LeaseOver(jid, whose):
                 self._core.lease_expired(self.node, jid, whose)
             case SubscriptionOver(jid):
@@ -471,12 +464,10 @@ class PartitionPipeline:
                 self._core.wake(process, self._partition, whose)
             case ToCount(counter, amount):
                 self._core.count(counter, amount, self.node)
-            case SchedulesDue():
-                self._core.fire_schedules(self.node)
             case _:
                 assert_never(notice)
 
-    def _hand_out(self, record: NodeRecord, read: ScriptReply) -> None:
+    def _hand_out(self, read: ScriptReply) -> None:
         partition = self._partition
         for notice in read.notices:
             try:
@@ -493,8 +484,8 @@ class PartitionPipeline:
             except Exception:
                 # Send the other deliveries of the reply; the locks of these expire.
                 log.exception("a delivery could not be sent", node=self.node, item=batch[0].item_id)
-        if read.handovers:
-            self._core.hand_over(record, self.number, read.handovers)
+        if read.outbox_due:
+            self._core.follow_outbox(partition)
         if read.due_ms:
             self._core.announce(partition, read.due_ms)
 
@@ -509,7 +500,7 @@ def _is_unchanged(requests: list[Request], results: Sequence[Outcome], read: Scr
     quiet = not any(map(_locks, results)) and (
         isinstance(command, ReceiveFrom) or (isinstance(command, Sweep) and command.passing)
     )
-    return quiet and not (read.deliveries or read.notices or read.handovers)
+    return quiet and not (read.deliveries or read.notices or read.outbox_due)
 
 
 def _locks(result: Outcome) -> bool:

@@ -23,7 +23,7 @@ from broker.model.results import (
     RetractedBatch,
     Unlocked,
 )
-from broker.redis_core.commands import admin_parts, collections, dependency_parts, internal, schedule_parts
+from broker.redis_core.commands import admin_parts, collections, dependency_parts, internal, outbox, schedule_parts
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
 from broker.redis_core.operations import collections as collection_scripts
@@ -31,6 +31,7 @@ from broker.redis_core.operations import dependencies as dependency_scripts
 from broker.redis_core.operations import items as item_scripts
 from broker.redis_core.operations import log as log_scripts
 from broker.redis_core.operations import maintenance as maintenance_scripts
+from broker.redis_core.operations import outbox as outbox_scripts
 from broker.redis_core.operations import ownership as ownership_scripts
 from broker.redis_core.operations import schedules as schedule_scripts
 from broker.redis_core.operations import subscriptions as subscription_scripts
@@ -381,17 +382,14 @@ ROWS: Final[Mapping[type, Row]] = {
         script=admin_scripts.move_items, judge=may.owners, place=named_partition, hands_out=True
     ),
     # Internal commands.
-    admin_parts.ReadHandovers: Row(script=admin_scripts.read_handovers, internal=True, place=named_partition),
-    admin_parts.AcceptHandover: Row(
-        script=admin_scripts.accept_handover, internal=True, leaf_only=may.NO_ADMIT, place=named_partition
+    outbox.ReadOutbox: Row(script=outbox_scripts.read_outbox, internal=True, place=named_partition),
+    outbox.EndEntry: Row(script=outbox_scripts.end_entries, internal=True, place=named_partition),
+    outbox.AcceptEntry: Row(
+        script=outbox_scripts.accept_entry, internal=True, leaf_only=may.NO_ADMIT, place=named_partition
     ),
-    admin_parts.EndHandover: Row(script=admin_scripts.end_handover, internal=True, place=named_partition),
-    admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named_partition),
+    outbox.ExpireTicket: Row(script=outbox_scripts.expire_tickets, internal=True, place=named_partition),
     schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=FIRST_PARTITION),
     schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=FIRST_PARTITION),
-    dependency_parts.ReadDependents: Row(
-        script=dependency_scripts.read_dependents, internal=True, place=named_partition
-    ),
     dependency_parts.AwaitEnd: Row(
         script=dependency_scripts.await_end,
         internal=True,
@@ -400,10 +398,6 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.awaited,
     ),
     dependency_parts.NoteParent: Row(script=dependency_scripts.note_parents, internal=True, place=named_partition),
-    dependency_parts.ReadAwaited: Row(script=dependency_scripts.read_awaited, internal=True, place=named_partition),
-    dependency_parts.ListAwaited: Row(script=dependency_scripts.list_awaited, internal=True, place=named_partition),
-    dependency_parts.EndAwaited: Row(script=dependency_scripts.end_awaited, internal=True, place=named_partition),
-    internal.EndOutcomes: Row(script=item_scripts.end_outcomes, internal=True, place=named_partition),
     internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named_partition),
     internal.Leave: Row(
         script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.unsubscribed

@@ -1,6 +1,6 @@
 """Publishes for schedules that are due, once for each time.
 
-A sweep of a node's first partition reports that schedules are due, and the frontend that swept publishes for them. It notes in
+The outbox of a node's first partition has an entry for each schedule, by its next time. Whoever reads one that is due notes in
 the record that it begins, stores the item once by its ticket, and notes the item in the record. Each note replaces the record
 only if it is still the one that was read. After a crash between two steps another frontend repeats the rest, and the ticket
 admits the item once, however late. A ticket is kept until the next item of its schedule is noted, and an hour longer, since a
@@ -14,14 +14,15 @@ from typing import Final
 import structlog
 
 from broker import codec
+from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeState
 from broker.model.problems import CorruptRecord
 from broker.model.results import Published, Refused
 from broker.model.schedules import Overlap
 from broker.model.times import moment
-from broker.redis_core.commands.admin_parts import AcceptHandover, ExpireTickets
 from broker.redis_core.commands.internal import FindItem, Found
+from broker.redis_core.commands.outbox import AcceptEntry, ExpireTicket, OutboxPage
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.partitioner import arrival
@@ -33,12 +34,6 @@ log = structlog.get_logger()
 SCHEDULE_HEADER: Final = "stanzaq-schedule"
 TIME_HEADER: Final = "stanzaq-schedule-time"
 """The headers of an item that a schedule has published: the schedule's id, and the time that the item is for."""
-
-AT_ONCE: Final = 50
-"""Schedules of a node that are published for together."""
-
-_STEPS: Final = 10
-"""Items that one schedule publishes before others get their turn."""
 
 _SKIPPED: Final = 1_000
 """Times that are skipped before the record is stored, and everybody else gets a turn."""
@@ -52,77 +47,47 @@ class FiringSchedules:
         self._store = store
         self._storage = storage
         self._ask = core.ask_partition
-        self._background = core.background
         self._count = core.count
-        self._running: set[str] = set()
-        self._again: set[str] = set()
 
-    def begin(self, node: str) -> None:
-        """Begin to publish for what is due in a node, unless that is under way."""
-        if node in self._running:
-            self._again.add(node)
-            return
-        self._running.add(node)
-        self._background(lambda: self._fire_node(node))
+    async def deliver(self, partition: Partition, page: OutboxPage) -> None:
+        """Publish for schedules that are due."""
+        node = await self._store.read(partition.node)
+        if node is not None and node.incarnation == partition.incarnation:
+            due = [Stored.read(node.name, entry.about, *entry.content) for entry in page.entries]
+            await asyncio.gather(*(self._fire(node, each, page.now_ms) for each in due))
 
-    async def _fire_node(self, name: str) -> None:
+    async def _fire(self, node: NodeRecord, stored: Stored, now_ms: int) -> None:
+        """Publish for one schedule. A fault is logged, and does not keep others back."""
         try:
-            while True:
-                self._again.discard(name)
-                node = await self._store.read(name)
-                if node is not None:
-                    await self._fire_due(node)
-                if name not in self._again:
-                    return
-        finally:
-            self._running.discard(name)
-            self._again.discard(name)
-
-    async def _fire_due(self, node: NodeRecord) -> None:
-        """Publish for all schedules that are due, until none makes progress; a later sweep tries the others again."""
-        stuck = 0
-        while True:
-            page = await self._storage.due(node, stuck, AT_ONCE)
-            if isinstance(page, Refused) or not page.schedules:
-                return
-            done = await asyncio.gather(*(self._fire(node, each, page.now_ms) for each in page.schedules))
-            stuck += done.count(False)
-
-    async def _fire(self, node: NodeRecord, stored: Stored, now_ms: int) -> bool:
-        """Publish for one schedule; returns whether it came forward. A fault is logged, and does not keep others back."""
-        try:
-            return await self._take_steps(node, stored, now_ms)
+            await self._take_steps(node, stored, now_ms)
         except Exception:
             log.exception("a schedule failed", node=node.name, schedule=stored.id)
-            return False
 
-    async def _take_steps(self, node: NodeRecord, stored: Stored, now_ms: int) -> bool:
-        came = False
-        for _ in range(_STEPS):
+    async def _take_steps(self, node: NodeRecord, stored: Stored, now_ms: int) -> None:
+        while True:
             before = stored.record
             if before is None:
-                return came
+                return
             noted = before
             if before.firing_ms is not None:
                 fired = await self.publish(node, before, stored.item)
                 if isinstance(fired, Refused):
-                    return came
+                    return
                 noted = before.note_fired(fired)
             after = await self._advance(node, noted, now_ms)
             if after is before:
-                return came
+                return
             taken = await self._storage.replace(node, stored, after)
             if not isinstance(taken, Stored):
                 # Another frontend has taken the step.
-                return came
-            came = True
+                return
             self._tell(node, before, after)
             if noted is not before:
                 await self.forget_ticket(node, before.last)
-            if after.firing_ms is None:
-                break
-            stored = taken
-        return came
+            stored, now_ms = taken, taken.at_ms
+            if after.firing_ms is None and (after.due_ms is None or after.due_ms > now_ms):
+                # Else nobody is told of it: it stays with who has read it.
+                return
 
     async def _advance(self, node: NodeRecord, record: ScheduleRecord, now_ms: int) -> ScheduleRecord:
         """Begin with the next time if it has come; leave out times that are missed or skipped."""
@@ -157,7 +122,7 @@ class FiringSchedules:
         place = arrival(name, record.key, node.config.partitions)
         told = {SCHEDULE_HEADER: record.schedule.id, TIME_HEADER: moment(at_ms, "seconds")}
         result = await self._ask(
-            AcceptHandover(
+            AcceptEntry(
                 node.name,
                 node.incarnation,
                 place,
@@ -180,7 +145,7 @@ class FiringSchedules:
     async def forget_ticket(self, node: NodeRecord, fired: Fired | None) -> None:
         """Let a ticket expire: a later item is noted, or the schedule is gone."""
         if fired is not None:
-            await self._ask(ExpireTickets(node.name, fired.ticket, fired.partition))
+            await self._ask(ExpireTicket(node.name, fired.ticket, fired.partition))
 
     def _tell(self, node: NodeRecord, before: ScheduleRecord, after: ScheduleRecord) -> None:
         for counter, name in (

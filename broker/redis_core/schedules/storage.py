@@ -1,6 +1,7 @@
 """Reads and replaces the records of schedules in the first partition of their node. Must not know what a record means."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import structlog
 
@@ -17,12 +18,18 @@ log = structlog.get_logger()
 
 @frozen
 class Stored:
-    """A schedule as it was read: its record, and the record's bytes, both empty if there is none."""
+    """A schedule as it was read, or stored at Redis's time `at_ms`: its record and its bytes, both empty if there is none."""
 
     id: str
     record: ScheduleRecord | None
     text: bytes
     item: bytes
+    at_ms: int = 0
+
+    @classmethod
+    def read(cls, node: str, name: str, text: bytes, item: bytes) -> Self:
+        """Read a stored schedule."""
+        return cls(name, _parse_record(node, name, text), text, item)
 
 
 @frozen
@@ -47,10 +54,6 @@ class ScheduleStorage:
             return page
         return page.now_ms, next(iter(page.schedules), Stored(name, None, b"", b""))
 
-    async def due(self, node: NodeRecord, skip: int, limit: int) -> SchedulePage | Refused:
-        """Read schedules that are due, with their items."""
-        return await self._read(ReadSchedules(node.name, node.incarnation, due=True, skip=skip, limit=limit))
-
     async def page(self, node: NodeRecord, after: str, limit: int) -> SchedulePage | Refused:
         """Read a page of schedules by id."""
         return await self._read(ReadSchedules(node.name, node.incarnation, after=after, limit=limit))
@@ -62,10 +65,7 @@ class ScheduleStorage:
         assert isinstance(found, FoundSchedules)
         return SchedulePage(
             found.now_ms,
-            [
-                Stored(each.id, _parse_record(command.node, each.id, each.record), each.record, each.item)
-                for each in found.found
-            ],
+            [Stored.read(command.node, each.id, each.record, each.item) for each in found.found],
         )
 
     async def replace(
@@ -78,7 +78,7 @@ class ScheduleStorage:
         if isinstance(stored, Refused):
             return stored
         assert isinstance(stored, ScheduleStored)
-        return Stored(old.id, new, text, item or old.item) if stored.stored else None
+        return None if stored.at_ms is None else Stored(old.id, new, text, item or old.item, stored.at_ms)
 
 
 def _parse_record(node: str, name: str, text: bytes) -> ScheduleRecord | None:

@@ -117,7 +117,7 @@ class Bench:
 
     async def visit(self) -> None:
         """Sweep the partition."""
-        await self.run("sweep", {**BASE, "told_before": 0})
+        await self.run("sweep", BASE)
 
     async def acknowledge(self, held: list[Any]) -> list[Any]:
         """Acknowledge deliveries; returns those that follow."""

@@ -91,7 +91,7 @@ function lock_end.release(flight, kind, request)
     local tries = attempt_history.count(flight.position, attempt) - (counts and 0 or 1)
     attempt_history.add(flight, kind, reason, request.untried)
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
-    handovers.start(flight.position, entry, tries, flight.jid, reason)
+    outbox_items.start(flight.position, entry, tries, flight.jid, reason)
     outcomes.note_end(flight.position, flight.item, 'dead', reason, '')
   else
     attempt_history.add(flight, kind, reason, request.untried)

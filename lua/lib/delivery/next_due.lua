@@ -1,6 +1,6 @@
--- When the partition next needs a sweep: a lock's deadline, the end of a delay, an item's expiry, a retry, a hand-over that has not
--- arrived, the age limit of the log, the end of the owner's lease.
-local next_due = {RETRY_MS = 5000, GRAIN_MS = 60000}
+-- When the partition next needs a sweep: a lock's deadline, the end of a delay, an item's expiry, a retry, the outbox, the age limit of the
+-- log, the end of the owner's lease.
+local next_due = {GRAIN_MS = 60000}
 
 -- Returns when the oldest kept entry gets too old. Coarsely: a sweep for each entry would be a busy loop.
 local function trim_time()
@@ -18,9 +18,8 @@ function next_due.time()
   if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
   local again = call.partition_confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
-  local untold = rare_keys.any() and redis.call('ZRANGE', key.handovers_told, 0, 0, 'WITHSCORES')[2]
-  local retry = untold and untold + next_due.RETRY_MS
-  if retry and (soonest == 0 or retry < soonest) then soonest = retry end
+  local next = (rare_keys.any() or call.partition_before.replies) and outbox.next()
+  if next and (soonest == 0 or next < soonest) then soonest = next end
   if call.partition_keep_ms > 0 and call.partition_kept > 0 then
     local old = trim_time()
     if soonest == 0 or old < soonest then soonest = old end

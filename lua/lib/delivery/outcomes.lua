@@ -1,10 +1,8 @@
 -- The ends of items whose publishers asked for a reply. `replies` has the asking JID of each such item. When the item leaves the queue its
--- outcome is in `outcomes` until `end_outcomes` reports that it was sent, so a crash in between sends it again and loses nothing;
--- `handovers_told` has when it was last announced, under `=POSITION`. `results` keeps it readable under the item's id for as long as the
--- node says (KEEP_MS by default, which `meta` does not store), and while all results take no more than KEPT bytes: `results` in `meta`
--- counts them. `replies` there is set once somebody has asked.
--- CALL: bytes = nil
-local outcomes = {MARK = '=', BYTES = 1048576, FORGET = 200, KEPT = 67108864, KEEP_MS = 3600000}
+-- outcome is in `outbox_records` until it was sent. `results` keeps it readable under the item's id for as long as the node says (KEEP_MS
+-- by default, which `meta` does not store), and while all results take no more than KEPT bytes: `results` in `meta` counts them. `replies`
+-- there is set once somebody has asked.
+local outcomes = {FORGET = 200, KEPT = 67108864, KEEP_MS = 3600000}
 
 -- Removes results and returns how many bytes are left.
 local function remove(items)
@@ -45,14 +43,6 @@ function outcomes.pass_on(position, successor)
   if redis.call('HEXISTS', key.replies, successor) == 0 then redis.call('HSET', key.replies, successor, jid) end
 end
 
--- A caller that cannot send leaves it to a frontend: the partition is due at once.
-local function tell(position, line)
-  call.rare_keys_any = true
-  local due = call.caller_sends and call.partition_now or call.partition_now - next_due.RETRY_MS
-  redis.call('ZADD', key.handovers_told, string.format('%.0f', due), outcomes.MARK .. position)
-  if call.caller_sends then notices.tell({'outcome', position, line}) end
-end
-
 -- Removes results that have expired: two for each new one, so there are never more than the valid ones.
 function outcomes.forget(most)
   local old = redis.call('ZRANGEBYSCORE', key.result_expiry, '-inf', call.partition_now, 'LIMIT', 0, most)
@@ -89,21 +79,7 @@ function outcomes.note_end(position, item, state, reason, result)
   local keep_ms = tonumber(call.partition_before.result_ms or outcomes.KEEP_MS)
   if keep_ms > 0 then store(item, line, keep_ms) end
   if string.sub(jid, 1, 1) == outcome_record.LOOKS then return end
-  redis.call('HSET', key.outcomes, position, line)
-  tell(position, line)
-end
-
--- Announces an outcome again that nobody has reported as sent. Bounded; the next sweep announces the rest.
-function outcomes.resume(mark)
-  local position = string.sub(mark, 2)
-  local line = redis.call('HGET', key.outcomes, position)
-  if not line then
-    redis.call('ZREM', key.handovers_told, mark)
-  elseif not call.caller_sends then
-    call.rare_keys_any = true
-    redis.call('ZADD', key.handovers_told, call.partition_stamp, mark)
-  elseif (call.outcomes_bytes or 0) < outcomes.BYTES then
-    call.outcomes_bytes = (call.outcomes_bytes or 0) + #line
-    tell(position, line)
-  end
+  local entry = 'reply/' .. position
+  redis.call('HSET', key.outbox_records, entry, line)
+  outbox.put(entry)
 end

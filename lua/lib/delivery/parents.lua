@@ -27,7 +27,7 @@ local function release(position, entry, record)
     body = headers.add(entry.body, parents.HEADER, header(record))}
   redis.call('HSET', key.replaced, position, log_entries.append(version, position))
   call.rare_keys_any = true
-  dependents.forget(position)
+  dependents.remove(position)
   if asks.after > call.partition_now then
     redis.call('ZADD', key.delayed, asks.after, position)
   else
@@ -36,11 +36,13 @@ local function release(position, entry, record)
 end
 
 -- A parent has ended in another way than by an acknowledgement, so the item never goes out.
-local function die(position, entry, reason)
+local function die(position, entry, record, reason)
   local item = items.name(position, entry)
+  -- Parents that have not ended are told that it has left.
+  redis.call('HSET', key.dependents, position, cjson.encode(record))
   if call.partition_dead_letters then
-    dependents.forget(position)
-    handovers.start(position, entry, 0, '', reason)
+    dependents.leave(position)
+    outbox_items.start(position, entry, 0, '', reason)
   else
     items.drop(position, entry)
     group_order.remove(position)
@@ -86,7 +88,7 @@ function parents.note(row)
   end
   local reason, begun, left = judge(record)
   if reason ~= '' then
-    die(position, entry, reason)
+    die(position, entry, record, reason)
   elseif begun + left == 0 then
     release(position, entry, record)
     call.parents_released = call.parents_released + 1
@@ -95,10 +97,7 @@ function parents.note(row)
     if begun == 0 then
       -- Parents that were lost with their node, or by a failover, are missed at last.
       local age = call.partition_now - positions.split(position)
-      local pause = math.min(parents.LATE_MS, math.max(parents.SOON_MS, age))
-      local at = string.format('%.0f', call.partition_now + pause - next_due.RETRY_MS)
-      call.rare_keys_any = true
-      redis.call('ZADD', key.handovers_told, at, dependents.MARK .. position)
+      dependents.ask_later(position, math.min(parents.LATE_MS, math.max(parents.SOON_MS, age)))
     end
   end
   return 'ok'

@@ -1,5 +1,5 @@
 -- Names that take effect once, remembered for a time. The kinds are separate, so that nobody can choose a name of another kind: item ids,
--- tickets that the service gives to publishes, and tickets of items handed over by other nodes.
+-- tickets that the service gives to publishes, and tickets of items from other nodes.
 -- CALL: new = nil
 local dedupe_window = {ITEM = 'item ', TICKET = 'ticket ', HANDED = 'handed ', SOME = 200}
 

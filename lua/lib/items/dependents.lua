@@ -2,17 +2,26 @@
 -- each with its `node`, that one's incarnation (`life`), its `item` and a `state`. That is '' until the parent's partition knows who waits,
 -- then 'awaited' with that `partition` and the parent's `token` there, and in the end how the parent has ended. `regardless` says that the
 -- item goes out however they end, `once` is by what a repeat of its publish is recognised. The cursor passes over such an item: it is made
--- ready when the last parent has ended. `handovers_told` has when a frontend last asked for the parents, under `*POSITION`.
-local dependents = {MARK = '*'}
+-- ready when the last parent has ended. Until then the outbox has when a frontend asks for the parents, under `parents/POSITION`.
+local dependents = {}
+
+local function entry(position)
+  return 'parents/' .. position
+end
 
 function dependents.add(position, record)
   if not call.partition_before.dependents then
     partition.turn_on('dependents')
     call.partition_before.dependents = '1'
   end
-  call.rare_keys_any = true
   redis.call('HSET', key.dependents, position, record)
-  redis.call('ZADD', key.handovers_told, call.partition_stamp, dependents.MARK .. position)
+  -- Who publishes it asks for them.
+  dependents.ask_later(position, outbox.FIRST_MS)
+end
+
+-- Lets a frontend ask for the parents in so many ms.
+function dependents.ask_later(position, pause)
+  outbox.put(entry(position), call.partition_now + pause)
 end
 
 -- Returns the record of an item as text, or nil.
@@ -38,10 +47,20 @@ function dependents.some(most)
   return found
 end
 
--- The item has left, or waits for nothing any more.
-function dependents.forget(position)
-  write_buffer.add('HDEL', key.dependents, position)
-  write_buffer.add('ZREM', key.handovers_told, dependents.MARK .. position)
+-- The item waits for nothing any more.
+function dependents.remove(position)
+  redis.call('HDEL', key.dependents, position)
+  outbox.remove(entry(position))
+end
+
+-- The item has left. Its parents' partitions are told that know of it.
+function dependents.leave(position)
+  local text = dependents.text(position)
+  if not text then return end
+  dependents.remove(position)
+  if not string.find(text, '"awaited"', 1, true) then return end
+  redis.call('HSET', key.outbox_records, 'left/' .. position, text)
+  outbox.put('left/' .. position)
 end
 
 -- Whether the publish of the item is not finished: some parents' partitions do not know yet who waits.
@@ -52,16 +71,4 @@ function dependents.is_begun(position)
     if parent.state == '' then return true end
   end
   return false
-end
-
--- Announces an item whose parents are to be asked for, and again five seconds later unless somebody did.
-function dependents.resume(mark)
-  local position = string.sub(mark, 2)
-  if not dependents.text(position) then
-    redis.call('ZREM', key.handovers_told, mark)
-    return
-  end
-  call.rare_keys_any = true
-  redis.call('ZADD', key.handovers_told, call.partition_stamp, mark)
-  notices.tell({'dependency', mark})
 end

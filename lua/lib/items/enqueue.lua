@@ -41,12 +41,18 @@ local function is_repeat(row)
   return row.parents and not call.partition_log_only and enqueue.find(row.item)
 end
 
--- Reads what a publish asks for. Returns the answer to one that repeats a stored one, nil to others. The frontend of an item that waits for
--- others goes on in this partition.
+-- Returns what the frontend of an item that waits for others has to know: where it waits, and for what.
+function enqueue.describe_dependent(position, text)
+  return text and {arg.number, position, text} or {arg.number}
+end
+
+-- Reads what a publish asks for. Returns the answer to one that repeats a stored one, nil to others.
 function enqueue.answer_repeat(row)
   if row.hints ~= '' then scheduling.read_request(row) end
   if not is_repeat(row) then return nil end
-  return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0, row.parents and arg.number}
+  local position = row.parents and items.positions_of({row.item})[1]
+  return {'duplicate', row.item, dedupe.differs(row) and 1 or row.parents and 0,
+    row.parents and enqueue.describe_dependent(position, position and dependents.text(position))}
 end
 
 -- The service may give this id to a later item, and two items of one name could not be told apart (P33).
@@ -67,7 +73,7 @@ function enqueue.room()
   if not oldest then return false end
   call.enqueue_known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
-    handovers.start(oldest.position, oldest, oldest.past.attempts - oldest.past.untried, '', 'node-full')
+    outbox_items.start(oldest.position, oldest, oldest.past.attempts - oldest.past.untried, '', 'node-full')
   else
     items.drop(oldest.position, oldest)
     group_order.remove(oldest.position)
@@ -84,6 +90,7 @@ function enqueue.append(row)
     scheduling.add(position, row)
   end
   if row.reply then outcomes.ask(position, row.reply, row.item) end
+  row.position = position
   if row.parents then dependents.add(position, row.parents) end
   call.enqueue_count = call.enqueue_count + 1
   dedupe.remember(row)

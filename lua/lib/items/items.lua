@@ -22,7 +22,7 @@ end
 -- Returns the entry of an item that is not locked; nil when there is none, when it is on its way to another node, or, with `item`, when
 -- that is not its name: an item with its publisher's id has no second name.
 function items.waiting(position, item)
-  if redis.call('HEXISTS', key.handovers, position) == 1 then return nil end
+  if redis.call('HEXISTS', key.outbox_items, position) == 1 then return nil end
   local entry = log_entries.current(position)
   if call.partition_kept > 0 and not call.partition_log_only and retention.find_finished({position}, {''})[1] then return nil end
   -- An item with another priority is in `by_priority` while it exists.
@@ -72,5 +72,5 @@ function items.drop(position, entry)
   if call.partition_selects then skipped_items.remove(position) end
   if call.partition_hinted then scheduling.remove(position) end
   write_buffer.add('HDEL', key.history, position)
-  if call.partition_before.dependents then dependents.forget(position) end
+  if call.partition_before.dependents then dependents.leave(position) end
 end

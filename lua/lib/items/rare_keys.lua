@@ -5,7 +5,7 @@ local rare_keys = {}
 
 function rare_keys.any()
   if call.rare_keys_any == nil then
-    call.rare_keys_any = redis.call('EXISTS', key.delayed, key.replaced, key.successors, key.handovers_told, key.locks_to_release,
+    call.rare_keys_any = redis.call('EXISTS', key.delayed, key.replaced, key.successors, key.outbox, key.locks_to_release,
       key.subscription_expiry) > 0
   end
   return call.rare_keys_any

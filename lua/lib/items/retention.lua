@@ -19,7 +19,7 @@ function retention.find_finished(places, ats)
     end
   end
   keep_out(done, places, 'HMGET', key.inflight)
-  keep_out(done, places, 'HMGET', key.handovers)
+  keep_out(done, places, 'HMGET', key.outbox_items)
   keep_out(done, places, 'ZMSCORE', key.ready)
   keep_out(done, places, 'ZMSCORE', key.delayed)
   if call.partition_selects then

@@ -17,15 +17,7 @@ from broker.model.problems import Problem, ScriptDefect
 from broker.model.progress import Progress
 from broker.model.qos import Qos, Sending, Stage
 from broker.model.results import Published, Refused, Retracted
-from broker.redis_core.commands.admin_parts import (
-    AcceptHandover,
-    EndHandover,
-    ExpireTickets,
-    Handover,
-    InspectPartition,
-    MoveFromPartition,
-    ReadHandovers,
-)
+from broker.redis_core.commands.admin_parts import InspectPartition, MoveFromPartition
 from broker.redis_core.commands.collections import (
     Asks,
     CheckReferences,
@@ -35,19 +27,10 @@ from broker.redis_core.commands.collections import (
     ReceiveByReference,
     Turn,
 )
-from broker.redis_core.commands.dependency_parts import (
-    AwaitEnd,
-    EndAwaited,
-    ListAwaited,
-    NoteParent,
-    PublishDependent,
-    ReadAwaited,
-    ReadDependents,
-)
+from broker.redis_core.commands.dependency_parts import AwaitEnd, Child, DependentStored, NoteParent, PublishDependent
 from broker.redis_core.commands.internal import (
     EPOCH_NEXT,
     AcquirePartition,
-    EndOutcomes,
     FindItem,
     Leave,
     LogExtent,
@@ -60,12 +43,12 @@ from broker.redis_core.commands.internal import (
     Sweep,
     TakeOver,
 )
+from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, ExpireTicket, OutboxPage, ReadOutbox
 from broker.redis_core.commands.schedule_parts import ReadSchedules, StoreSchedule
 from broker.redis_core.operations.operation import (
     LeaseOver,
     LockOver,
     ReferencesFreed,
-    SchedulesDue,
     ScriptReply,
     SubscriptionOver,
     ToCount,
@@ -88,7 +71,6 @@ SAMPLES: tuple[Any, ...] = (
     commands.Cancel("n", ME, "i"),
     commands.Complete("n", ME, "i", 5, "r", envelope=b"e"),
     commands.ReadOutcome("n", ME, "i"),
-    EndOutcomes("n", "i1", 0, ("1-0",)),
     Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
     commands.Renew("n", ME, "i", progress=Progress(0.4, "half")),
     commands.Locks("n", ME),
@@ -110,9 +92,10 @@ SAMPLES: tuple[Any, ...] = (
     ReceiveFrom("n", ME, ME, 0, 5, 10_000, 0),
     PassOn("n", "1", 0, ""),
     FindItem("n", ME, "i", 5, "r", 1),
-    ReadHandovers("n", "i1", 0, ("1-0",), "n", 5),
-    EndHandover("n", "i1", "1-0", 0, arrived=True),
-    ExpireTickets("n", "t", 0),
+    ReadOutbox("n", "i1", 0, ("m",)),
+    EndEntry("n", "i1", 0, "item/1-0", "n", 3),
+    AcceptEntry("n", "i1", 0, "i", "t", "k", ME, b"e"),
+    ExpireTicket("n", "t", 0),
     ReadSchedules("n", "i1", "a"),
     StoreSchedule("n", "i1", "a", b"", b"{}", 5, b"item"),
     Leave("n", ME),
@@ -129,14 +112,9 @@ SAMPLES: tuple[Any, ...] = (
     commands.Release("n", ME, ("i",)),
     InspectPartition("n", ME, 0, ("i",), 5),
     MoveFromPartition("n", ME, 0, (("1-0", "i", "m"),)),
-    AcceptHandover("n", "i1", 0, "i", "t", "k", ME, b"e"),
     PublishDependent("n", ME, "i", b"e", 1),
-    ReadDependents("n", "i1", 0, "i"),
     AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
     NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
-    ReadAwaited("n", "i1", 0, "2-0", "", 100),
-    ListAwaited("n", "i1", 0, "", 100),
-    EndAwaited("n", "i1", 0, "2-0", ("i1/0/1-0/0/n",)),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry"}
 
@@ -152,9 +130,9 @@ def test_arguments(sample: Any) -> None:
     call = CALLS[type(sample)]
     found = operation(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
-    # Hand-overs have windows of their own, and not the service's.
+    # What comes from elsewhere has windows of its own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED
-    assert ("once_ms" in fixed) == isinstance(sample, AcceptHandover | ExpireTickets)
+    assert ("once_ms" in fixed) == isinstance(sample, AcceptEntry | ExpireTicket)
     rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
     assert all(row.keys() == set(found.columns) for row in rows)
     assert bool(found.columns) == bool(rows)
@@ -183,27 +161,27 @@ def _read(*reply: Any) -> ScriptReply:
 
 def test_reply() -> None:
     """Every partition script answers in one shape."""
-    read = _read([1], [], [], [], 7, 1, 9)
-    assert (read.rows, read.due_ms, read.more, read.token) == ([1], 7, True, 9)
+    read = _read([1], [], [], 1, 7, 1, 9)
+    assert (read.rows, read.outbox_due, read.due_ms, read.more, read.token) == ([1], True, 7, True, 9)
     assert ScriptReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
-    assert _read(None, None, None, None, 0, 0, 9) == _read([], [], [], [], 0, 0, 9)
+    assert _read(None, None, None, None, 0, 0, 9) == _read([], [], [], 0, 0, 0, 9)
     assert [split_reply(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
 
 
 def test_lines_of_another_version() -> None:
     """What only another version understands is logged, and hides nothing else of its reply."""
-    notices = [[b"outcome", b"1", b"strange"], [b"told by a later version"], [b"scheduled"]]
+    notices = [[b"perished", b"1", b"strange"], [b"told by a later version"], [b"turn"]]
     delivery = [b"w@x", b"1", b"i", 1, 1, 1, b"a@x", b"", 1, b"?", b"", b""]
     with capture_logs() as logs:
-        read = _read([], delivery, notices, [[b"strange"]], 7, 0, 9)
-    assert (read.notices, read.deliveries, read.handovers, read.due_ms) == ((SchedulesDue(),), (), (), 7)
-    assert [(each["event"], each["node"]) for each in logs] == [("a line of a reply cannot be read", "n")] * 4
+        read = _read([], delivery, notices, 1, 7, 0, 9)
+    assert (read.notices, read.deliveries, read.outbox_due, read.due_ms) == ((TurnDue(),), (), True, 7)
+    assert [(each["event"], each["node"]) for each in logs] == [("a line of a reply cannot be read", "n")] * 3
 
 
 def test_deliveries() -> None:
     """A reply has the values of all deliveries in one list; the last one of each names the subscription."""
     values = [ME.encode(), b"5-0", b"i", 7, 2, 9, b"you@x", b"body", 8, b"unacknowledged", b"k"]
-    one, two, three = _read([], [*values, b"", *values, b"all@life ", *values, b" 3"], [], [], 0, 0, 9).deliveries
+    one, two, three = _read([], [*values, b"", *values, b"all@life ", *values, b" 3"], [], None, 0, 0, 9).deliveries
     assert (one.subscriber, one.position, one.token, one.attempt, one.sequence, one.key) == (ME, "5-0", 7, 2, 8, "k")
     assert [(each.collection, each.subid) for each in (one, two, three)] == [("", ""), ("all", ""), ("", "3")]
 
@@ -224,7 +202,7 @@ def test_what_a_script_tells() -> None:
         [b"perished", 2],
     ]
     ended = LockEnded(partition.node, ME, "i", 5)
-    assert _read([], [], told, [[b"1-0", b"m", b"1 n"]], 0, 0, 9) == ScriptReply(
+    assert _read([], [], told, None, 0, 0, 9) == ScriptReply(
         [],
         (),
         (
@@ -239,8 +217,28 @@ def test_what_a_script_tells() -> None:
             TurnDue(),
             ToCount("perished", 2),
         ),
-        (Handover("1-0", "m", "1 n"),),
-        0,
+        outbox_due=False,
+        due_ms=0,
         more=False,
         token=9,
     )
+
+
+def test_outbox() -> None:
+    """A page has the entries as the script returns them; what a name says is read from it."""
+    reply = _read([9, [b"child/1-0/i1/0/2-0/0/n", 3, b"end"], [b"later/x", 1]], [], [], 1, 0, 1, 9)
+    page = CALLS[ReadOutbox].result(ReadOutbox("n", "i1", 0, ("m",)), reply, RECORD)
+    child, later = Entry("child/1-0/i1/0/2-0/0/n", 3, (b"end",)), Entry("later/x", 1, ())
+    assert page == OutboxPage(9, (child, later), more=True)
+    assert (child.kind, child.about, later.kind, later.about) == ("child", "1-0/i1/0/2-0/0/n", "later", "x")
+
+
+def test_stored_dependent() -> None:
+    """Who publishes an item that waits learns where it does, and for what; of one that waits no more only its partition."""
+    text = b'{"parents": [{"node": "", "life": "i1", "item": "p", "state": ""}]}'
+    command, call = PublishDependent("n", ME, "i", b"e", 1), CALLS[PublishDependent]
+    waits = call.result(command, [b"ok", b"i", 0, [b"2", b"5-0", text]], RECORD)
+    (parent,) = waits.child.parents
+    assert waits == DependentStored(Published("i"), Child("i1", 2, "5-0", (parent,))) and parent.item_id == "p"
+    over = call.result(command, [b"duplicate", b"i", 1, [b"2"]], RECORD)
+    assert over == DependentStored(Published("i", duplicate=True, differs=True), Child("i1", 2, ""))

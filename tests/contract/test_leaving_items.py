@@ -4,7 +4,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,13 +24,25 @@ from broker.model.commands import (
 )
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
-from broker.model.results import Browsed, Counted, Declared, Done, MovedItems, Published, Purged, Subscribed, Unlocked
-from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover, Handover, ReadHandovers
+from broker.model.results import (
+    Browsed,
+    Counted,
+    Declared,
+    Done,
+    MovedItems,
+    Published,
+    Purged,
+    Refused,
+    Subscribed,
+    Unlocked,
+)
+from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, ReadOutbox
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import handovers
+from broker.redis_core.delivery import leaving_items
+from broker.redis_core.operations import outbox as outbox_calls
 from broker.tasks import FAILED
 from tests.contract.conftest import MakeCore, Store
+from tests.contract.outbox import Ask, due_again, interpose, rested
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, EVE, W1 = Jid("alice@x/home"), Jid("eve@y/b"), Jid("w1@x/a")
@@ -52,8 +64,8 @@ async def died(core: RedisCore, node: str, *items: str, body: bytes = b"<x/>") -
     """Make items dead letters."""
     assert isinstance(await core.ask(Subscribe(node, W1, W1, len(items))), Subscribed)
     await published(core, node, *items, body=body)
-    for item in items:
-        assert isinstance(await core.ask(Unlock(node, W1, item, dead_letter=True)), Unlocked)
+    unlocked = await asyncio.gather(*(core.ask(Unlock(node, W1, item, dead_letter=True)) for item in items))
+    assert all(isinstance(each, Unlocked) for each in unlocked)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
 
 
@@ -82,51 +94,36 @@ async def bodies(core: RedisCore, node: str) -> list[bytes]:
     return sorted(codec.unpack(each.envelope).body for each in found.items)
 
 
-async def rested(core: RedisCore) -> None:
-    """Wait until no hand-over runs."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
-            await asyncio.sleep(0.005)
-
-
-async def later(core: RedisCore, store: Store, node: str) -> None:
-    """Let the time pass after which hand-overs are reported again, and let that happen."""
-    core._handovers._paused = dict.fromkeys(core._handovers._paused, 1.0)
-    await told_again(core, store, node)
-
-
-async def told_again(core: RedisCore, store: Store, node: str) -> None:
-    """Let hand-overs be reported again, as if last reported five seconds earlier."""
-    record = await core._store.read(node)
-    assert record
-    async with store.client() as client:
-        for partition in record.partitions:
-            key = keys.of_partition("handovers_told", partition)
-            if told := await client.zrange(key, 0, -1, withscores=True):
-                await client.zadd(key, {position: at - 5_000 for position, at in told})
-    for number in range(record.config.partitions):
-        core.router(node).pipeline(number).sweep()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not all(pipeline.quiet for pipeline in core.router(node).pipelines()):  # noqa: ASYNC110  (as above)
-            await asyncio.sleep(0.005)
-    await rested(core)
-
-
 def watched(core: RedisCore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count the requests of hand-overs, and the bytes that they send."""
-    seen, ask = Counter[str](), core._handovers._ask
+    """Count the commands of deliveries, and the bytes that they send."""
+    seen = Counter[str]()
 
-    async def asked(command: Any) -> Any:
-        seen[type(command).__name__] += 1
-        if isinstance(command, AcceptHandover):
-            seen["bytes"] += len(command.envelope)
-        outcome = await ask(command)
-        if isinstance(command, ReadHandovers):
-            seen["read"] = max(seen["read"], sum(len(letter.envelope) for letter in outcome))
-        return outcome
+    def watch(ask: Ask) -> Ask:
+        async def asked(command: Any) -> Any:
+            seen[type(command).__name__] += 1
+            if isinstance(command, AcceptEntry):
+                seen["bytes"] += len(command.envelope)
+            outcome = await ask(command)
+            if isinstance(command, ReadOutbox):
+                seen["read"] = max(seen["read"], sum(len(entry.content[2]) for entry in outcome.entries))
+            return outcome
 
-    monkeypatch.setattr(core._handovers, "_ask", asked)
+        return asked
+
+    interpose(core, monkeypatch, watch)
     return seen
+
+
+def unanswered(*kinds: type) -> Callable[[Ask], Ask]:
+    """Let commands of these kinds fail before they are carried out."""
+
+    def wrap(ask: Ask) -> Ask:
+        async def asked(command: Any) -> Any:
+            return FAILED if isinstance(command, kinds) else await ask(command)
+
+        return asked
+
+    return wrap
 
 
 async def test_none_hides_another(
@@ -146,23 +143,16 @@ async def test_none_hides_another(
     free = [f"f{number}" for number in range(100)]
     await published(core, node, *free)
     # All that continue are interrupted before they arrive: they are behind the others.
-    ask = core._handovers._ask
-    monkeypatch.setattr(core._handovers, "_ask", lambda _command: _failed())
-    assert await sent(core, node, f"{node}-open") == len(free)
-    await rested(core)
-    monkeypatch.setattr(core._handovers, "_ask", ask)
+    with monkeypatch.context() as patch:
+        interpose(core, patch, unanswered(AcceptEntry))
+        assert await sent(core, node, f"{node}-open") == len(free)
+        await rested(core)
     assert (await counted(core, node)).dying == len(stuck) + len(free)
     seen = watched(core, monkeypatch)
-    visits = (len(stuck) + len(free)) // 200 + 1
-    for _ in range(visits):
-        await later(core, store, node)
+    await due_again(core, store, node)
     assert (await counted(core, f"{node}-open")).waiting == len(free)
     assert (await counted(core, node)).dying == len(stuck)
-    assert seen["bytes"] < visits * 20 * 20_500 and seen["read"] <= handovers.MAX_BYTES + 20_500
-
-
-async def _failed() -> Any:
-    return FAILED
+    assert seen["read"] <= outbox_calls.MOST_BYTES + 20_500 and seen["AcceptEntry"] < len(free) + 100
 
 
 async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +168,10 @@ async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monk
     assert (await counted(core, node)).dying == len(items)
     assert await core.ask(Configure(f"{node}-2", ALICE, {"pubsub#max_items": ("1000",)})) == Done()
     seen = watched(core, monkeypatch)
-    await later(core, store, node)
+    await due_again(core, store, node)
     assert (await counted(core, node)).dying == 0
     assert (await counted(core, f"{node}-2")).waiting == len(items) + 1
-    assert seen["AcceptHandover"] == len(items) and seen["ReadHandovers"] <= 20 and seen["Sweep"] <= 5
+    assert seen["AcceptEntry"] == len(items) and seen["ReadOutbox"] <= 5
 
 
 async def test_an_outage_costs_one_turn(
@@ -192,20 +182,22 @@ async def test_an_outage_costs_one_turn(
     await declared(core, node)
     await declared(core, f"{node}-2")
     await published(core, node, "a")
-    monkeypatch.setattr(handovers, "PAUSE_SECONDS", 0.5)
-    ask = core._handovers._ask
+    monkeypatch.setattr(leaving_items, "PAUSE_SECONDS", 0.5)
 
-    async def swallowed(command: Any) -> Any:
-        if not isinstance(command, AcceptHandover):
-            return await ask(command)
-        await asyncio.sleep(0.6)
-        return FAILED
+    def swallow(ask: Ask) -> Ask:
+        async def swallowed(command: Any) -> Any:
+            if not isinstance(command, AcceptEntry):
+                return await ask(command)
+            await asyncio.sleep(0.6)
+            return FAILED
 
-    monkeypatch.setattr(core._handovers, "_ask", swallowed)
-    assert await sent(core, node, f"{node}-2") == 1
-    await rested(core)
-    monkeypatch.setattr(core._handovers, "_ask", ask)
-    await told_again(core, store, node)
+        return swallowed
+
+    with monkeypatch.context() as patch:
+        interpose(core, patch, swallow)
+        assert await sent(core, node, f"{node}-2") == 1
+        await rested(core)
+    await due_again(core, store, node, paused=True)
     assert (await counted(core, f"{node}-2")).waiting == 1
 
 
@@ -220,25 +212,7 @@ async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: 
     assert await sent(core, node, f"{node}-2") == 20
     await rested(core)
     assert (await counted(core, f"{node}-2")).waiting == 20
-    assert seen["read"] <= handovers.MAX_BYTES + size + 100 and seen["AcceptHandover"] == 20
-
-
-async def test_announced_twice(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An item that is announced again before its turn has come is handed over once."""
-    core, _ = await make_core()
-    await declared(core, node)
-    await declared(core, f"{node}-2")
-    await published(core, node, "a", "b")
-    seen, begin = watched(core, monkeypatch), core._handovers.begin
-
-    def twice(record: NodeRecord, partition: int, announced: Sequence[Handover]) -> None:
-        begin(record, partition, [*announced, *announced])
-        begin(record, partition, announced)
-
-    monkeypatch.setattr(core._handovers, "begin", twice)
-    assert await sent(core, node, f"{node}-2") == 2
-    await rested(core)
-    assert seen["AcceptHandover"] == (await counted(core, f"{node}-2")).waiting == 2
+    assert seen["read"] <= outbox_calls.MOST_BYTES + size + 100 and seen["AcceptEntry"] == 20
 
 
 async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store, node: str) -> None:
@@ -251,7 +225,7 @@ async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store
     await rested(core)
     assert (await counted(core, node)).dying == 2
     assert await core.ask(Configure(node, ALICE, {"stanzaq#dead_letter_node": ("",)})) == Done()
-    await later(core, store, node)
+    await due_again(core, store, node)
     now = await counted(core, node)
     assert (now.dying, now.waiting) == (0, 2)
     found = await core.ask(Browse(node, ALICE, ("a", "b"), 10))
@@ -271,7 +245,7 @@ async def test_to_a_node_that_is_gone(make_core: MakeCore, store: Store, node: s
     assert await sent(core, node, f"{node}-2") == 1
     await rested(core)
     assert await core.ask(Delete(f"{node}-2", ALICE)) == Done()
-    await later(core, store, node)
+    await due_again(core, store, node)
     now = await counted(core, node)
     assert (now.dying, now.waiting) == (0, 1)
 
@@ -284,24 +258,27 @@ async def test_to_a_node_that_is_now_of_another(
     dead = f"{node}/dead"
     await declared(core, node)
     await declared(core, dead)
-    ask, made = core._handovers._ask, list[bool]()
+    made = list[bool]()
 
-    async def late(command: Any) -> Any:
-        if isinstance(command, AcceptHandover) and not made:
-            made.append(True)
-            assert await core.ask(Delete(dead, ALICE)) == Done()
-            assert await core.ask(Declare(dead, EVE, {})) == Declared(dead)
-        return await ask(command)
+    def delay(ask: Ask) -> Ask:
+        async def late(command: Any) -> Any:
+            if isinstance(command, AcceptEntry) and not made:
+                made.append(True)
+                assert await core.ask(Delete(dead, ALICE)) == Done()
+                assert await core.ask(Declare(dead, EVE, {})) == Declared(dead)
+            return await ask(command)
 
-    monkeypatch.setattr(core._handovers, "_ask", late)
+        return late
+
+    interpose(core, monkeypatch, delay)
     await died(core, node, "a")
     await rested(core)
     for _ in range(2):
         found = await core.ask(Browse(dead, EVE, (), 100))
         assert isinstance(found, Browsed) and (made, found.items) == ([True], ())
-        await later(core, store, node)
+        await due_again(core, store, node)
     assert await core.ask(Delete(dead, EVE)) == Done()
-    await later(core, store, node)
+    await due_again(core, store, node)
     assert (await counted(core, node)).dying == 0
     assert len(await bodies(core, dead)) == 1
 
@@ -318,13 +295,11 @@ async def test_forged_ids(make_core: MakeCore, store: Store, node: str, dedupe: 
     record = await core._store.read(node)
     assert record
     async with store.client() as client:
-        ((position, _),) = await client.zrange(
-            keys.of_partition("handovers_told", record.partition(0)), 0, -1, withscores=True
-        )
+        (position,) = await client.hkeys(keys.of_partition("outbox_items", record.partition(0)))
     assert await core.ask(Configure(f"{node}/dead", ALICE, {"pubsub#max_items": ("100",)})) == Done()
     forged = f"{record.incarnation}-0-{position.decode()}"
     await published(core, f"{node}/dead", forged, f"handed {forged}", body=b"<forged/>")
-    await later(core, store, node)
+    await due_again(core, store, node)
     assert (await counted(core, node)).dying == 0
     assert await bodies(core, f"{node}/dead") == [b"<forged/>", b"<forged/>", b"<job/>", b"<x/>"]
 
@@ -337,18 +312,85 @@ async def test_in_doubt(make_core: MakeCore, store: Store, node: str, monkeypatc
     await died(core, node, *(f"i{number}" for number in range(10)))
     await rested(core)
     assert isinstance(await core.ask(Purge(f"{node}/dead", ALICE)), Purged)
-    ask, cut = core._handovers._ask, True
-
-    async def unheard(command: Any) -> Any:
-        return FAILED if cut and isinstance(command, EndHandover) else await ask(command)
-
-    monkeypatch.setattr(core._handovers, "_ask", unheard)
-    await died(core, node, *(f"j{number}" for number in range(10)))
-    await rested(core)
-    cut = False
+    with monkeypatch.context() as patch:
+        interpose(core, patch, unanswered(EndEntry))
+        await died(core, node, *(f"j{number}" for number in range(10)))
+        await rested(core)
     await declared(core, f"{node}-2")
     assert await core.ask(Configure(node, ALICE, {"stanzaq#dead_letter_node": (f"{node}-2",)})) == Done()
     for _ in range(2):
-        await later(core, store, node)
+        await due_again(core, store, node)
     assert (await counted(core, node)).dying == 0
     assert (await counted(core, f"{node}/dead")).waiting == 10
+
+
+async def test_another_version(make_core: MakeCore, store: Store, node: str) -> None:
+    """Entries of a kind that only another version knows stay, and hide nobody."""
+    core, _ = await make_core()
+    await declared(core, node)
+    record = await core._store.read(node)
+    assert record
+    later = {f"later/{number}": 1 for number in range(1_000)}
+    async with store.client() as client:
+        await client.zadd(keys.of_partition("outbox", record.partition(0)), later)
+        await died(core, node, "b")
+        await due_again(core, store, node)
+        assert (await counted(core, f"{node}/dead")).waiting == 1
+        assert await client.zcard(keys.of_partition("outbox", record.partition(0))) == len(later)
+
+
+async def test_slow_refusal(make_core: MakeCore, store: Store, node: str) -> None:
+    """An item that a node has refused, and taken at a later attempt, does not also go to the node that is chosen since."""
+    (slow, _), (other, _) = await make_core(), await make_core()
+    await declared(other, node)
+    await declared(other, f"{node}/dead", max_items="1")
+    await declared(other, f"{node}-2")
+    await published(other, f"{node}/dead", "taken")
+    refused, goes_on = asyncio.Event(), asyncio.Event()
+
+    def delay(ask: Ask) -> Ask:
+        async def late(command: Any) -> Any:
+            outcome = await ask(command)
+            if isinstance(command, AcceptEntry):
+                assert isinstance(outcome, Refused)
+                refused.set()
+                await goes_on.wait()
+            return outcome
+
+        return late
+
+    with pytest.MonkeyPatch.context() as patch:
+        interpose(slow, patch, delay)
+        await died(slow, node, "a")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await refused.wait()
+        assert await other.ask(Configure(node, ALICE, {"stanzaq#dead_letter_node": (f"{node}-2",)})) == Done()
+        assert await other.ask(Configure(f"{node}/dead", ALICE, {"pubsub#max_items": ("9",)})) == Done()
+        await due_again(other, store, node)
+        assert (await counted(other, node)).dying == 0
+        goes_on.set()
+        await rested(slow)
+    assert [(await counted(other, name)).waiting for name in (f"{node}/dead", f"{node}-2")] == [2, 0]
+
+
+async def test_calls(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 51: 10,000 dead letters arrive in at most 600 calls."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}/dead", max_items="20000")
+    with monkeypatch.context() as patch:
+        interpose(core, patch, unanswered(ReadOutbox))
+        for first in range(0, 10_000, 1_000):
+            await died(core, node, *(f"i{number}" for number in range(first, first + 1_000)))
+    assert (await counted(core, node)).dying == 10_000
+    calls, call = Counter[str](), core._server.call
+
+    def count(name: str, *about: Any) -> Any:
+        calls[name] += 1
+        return call(name, *about)
+
+    monkeypatch.setattr(core._server, "call", count)
+    await due_again(core, store, node)
+    assert (await counted(core, node)).dying == 0
+    assert (await counted(core, f"{node}/dead")).waiting == 10_000
+    assert calls["read_outbox"] >= 50 and calls.total() <= 600, calls

@@ -1,4 +1,4 @@
-"""accept_handover: items handed over by other nodes."""
+"""accept_entry: items from other nodes, and of schedules."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from tests.lua.worded import W1
 
 
 def admit(queue: Queue, item: str, ticket: str, body: str = "x", **more: Any) -> Answer:  # noqa: ANN401
-    """Hand over an item."""
+    """Bring an item."""
     row = {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket}
-    return queue.run("accept_handover", {**row, "hints": more.pop("hints", "")}, **more)
+    return queue.run("accept_entry", {**row, "hints": more.pop("hints", "")}, **more)
 
 
 def test_once(queue: Queue) -> None:
@@ -71,7 +71,7 @@ def test_full(queue: Queue) -> None:
 
 
 def test_with_hints(queue: Queue) -> None:
-    """Q32: the item of a schedule has a delay, a priority and a time to live; a hand-over has none."""
+    """Q32: the item of a schedule has a delay, a priority and a time to live; one from another node has none."""
     admit(queue, "late", "t1", hints="5000 4 0")
     admit(queue, "usual", "t2")
     admit(queue, "urgent", "t3", hints="0 9 0")

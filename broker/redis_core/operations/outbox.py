@@ -1,0 +1,77 @@
+"""Calls on the outbox of a partition, and to the partition that takes an item from one."""
+
+from typing import Any, Final
+
+from broker.model.nodes import NodeRecord
+from broker.model.results import Done, Refused
+from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, OutboxPage, ReadOutbox
+from broker.redis_core.operations.items import intake, read_published
+from broker.redis_core.operations.operation import Call, ScriptReply, Values, refuse
+
+MOST: Final = 200
+"""Entries that are read at once."""
+
+MOST_BYTES: Final = 1_048_576
+"""Payload that is read at once; a larger item is read alone."""
+
+TICKET_MS: Final = 365 * 24 * 3_600_000
+"""How long an arrived item's ticket is remembered, unless the old node has confirmed the arrival."""
+
+LATE_MS: Final = 3_600_000
+"""How long it is remembered after that: a script may run late."""
+
+
+def _read_arguments(_command: ReadOutbox, record: NodeRecord) -> Values:
+    # Without a node for dead letters they return to their own.
+    dead_letters = record.config.dead_letters_of(record.name) or record.name
+    return {"dead_letters": dead_letters, "limit": MOST, "max_bytes": MOST_BYTES}
+
+
+def _read_page(_command: ReadOutbox, reply: ScriptReply, _record: NodeRecord) -> OutboxPage:
+    now_ms, *rows = reply.rows
+    entries = tuple(Entry(name.decode(), attempt, tuple(content)) for name, attempt, *content in rows)
+    return OutboxPage(now_ms, entries, reply.more)
+
+
+def _end_row(command: EndEntry, _record: NodeRecord) -> Values:
+    return {"entry": command.name, "target": command.target, "attempt": command.attempt}
+
+
+def _read_ended(_command: EndEntry, reply: list[Any], _record: NodeRecord) -> Done | Refused:
+    return Done() if reply[0] == b"ok" else refuse(reply[0])
+
+
+def _accept_arguments(command: AcceptEntry, record: NodeRecord) -> Values:
+    taken = {name: value for name, value in intake(command, record).items() if name != "publish_rate"}
+    return taken | {"once_ms": TICKET_MS}
+
+
+def _accept_row(command: AcceptEntry, _record: NodeRecord) -> Values:
+    return {
+        "item": command.item_id,
+        "key": command.key,
+        "by": command.publisher,
+        "body": command.envelope,
+        "ticket": command.ticket,
+        "hints": command.hints,
+    }
+
+
+def _read_done(_command: object, _reply: list[Any], _record: NodeRecord) -> Done:
+    return Done()
+
+
+read_outbox = Call(
+    "read_outbox",
+    _read_page,
+    _read_arguments,
+    rows=lambda command, _record: [{"held": node} for node in command.held],
+)
+end_entries = Call("end_entries", _read_ended, row=_end_row)
+accept_entry = Call("accept_entry", read_published, _accept_arguments, _accept_row)
+expire_tickets = Call(
+    "expire_tickets",
+    _read_done,
+    lambda _command, _record: {"once_ms": LATE_MS},
+    lambda command, _record: {"ticket": command.ticket},
+)
