@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore, Store, lose_reply
 from tests.contract.proxy import LossyNetwork
+from tests.contract.test_outbox import KINDS, Life, Play
 from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.parametrize("store", ["cluster"], indirect=True)
@@ -467,3 +469,41 @@ async def test_outbox_with_a_master_away(make_core: MakeCore, redis_cluster: Red
     await arrive(len(stuck), far)
     found = [await core.ask(Stats(name, ALICE)) for name in (source, near, far)]
     assert [(each.waiting, each.dying) for each in found if isinstance(each, Counted)] == [(0, 0), (100, 0), (2_000, 0)]
+
+
+async def test_outbox_with_crashes_and_a_master_away(
+    make_core: MakeCore, store: Store, redis_cluster: RedisCluster, node: str
+) -> None:
+    """Issue 51: entries of all kinds, frontends that die, and the master of their target away: all once, nothing left."""
+    chance = Random(5)
+    two, door = await make_core(redis_timeout=1.0)
+    service = redis_cluster.owner(slot_of_line(("GET", keys.of_service("due"))))
+    while True:
+        play = Play(store, f"{node}-{chance.random()}", [door])
+        await play.begin(two)
+        names = (play.node, f"{play.node}-2", f"{play.node}/dead")
+        here, there, victim = [redis_cluster.owner(await slot_of(two, name)) for name in names]
+        if victim not in {here, there, service}:
+            break
+    acts = [(kind, f"{number}") for number, kind in enumerate(KINDS * 3)]
+    for kind, tag in acts:
+        await play.prepare(two, kind, tag)
+    chance.shuffle(acts)
+    all_acts = tuple(acts)
+    await away(redis_cluster.wait_for_replica, victim)
+    victim.kill()
+    try:
+        while acts:
+            one, other = await make_core(redis_timeout=1.0)
+            play.doors.append(other)
+            with pytest.MonkeyPatch.context() as patch:
+                life = Life(one, patch, chance.randint(1, 15), executed=chance.random() < 0.5)
+                while acts and not life.dead.is_set():
+                    kind, tag = acts.pop()
+                    await life.act(play.acts[kind](one, tag), rests=False)
+                await life.end()
+    finally:
+        victim.start()
+        await away(redis_cluster.wait_until_well)
+    await play.repeat(two, all_acts)
+    await play.finish(two)
