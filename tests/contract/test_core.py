@@ -438,7 +438,7 @@ async def letters_of(core: RedisCore, node: str) -> list[dict[str, str]]:
 
 
 async def empty(core: RedisCore, node: str) -> None:
-    """Wait until no hand-over of a node is under way."""
+    """Wait until no item of a node is on its way."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             counted = await core.ask(Stats(node, ALICE))
