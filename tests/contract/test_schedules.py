@@ -305,7 +305,7 @@ class Play:
         """Return the record of a schedule."""
         found = await self.core._handlers.firing._storage.read_one(self.record, name)
         assert not isinstance(found, Refused)
-        return found[1].record
+        return found.record
 
     async def end(self) -> None:
         """Let a frontend finish, and compare: no time has counted twice, and none of a schedule is forgotten."""

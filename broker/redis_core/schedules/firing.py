@@ -53,17 +53,17 @@ class FiringSchedules:
         """Publish for schedules that are due."""
         node = await self._store.read(partition.node)
         if node is not None and node.incarnation == partition.incarnation:
-            due = [Stored.read(node.name, entry.about, *entry.content) for entry in page.entries]
-            await asyncio.gather(*(self._fire(node, each, page.now_ms) for each in due))
+            due = [Stored.read(page.now_ms, node.name, entry.about, *entry.content) for entry in page.entries]
+            await asyncio.gather(*(self._fire(node, each) for each in due))
 
-    async def _fire(self, node: NodeRecord, stored: Stored, now_ms: int) -> None:
+    async def _fire(self, node: NodeRecord, stored: Stored) -> None:
         """Publish for one schedule. A fault is logged, and does not keep others back."""
         try:
-            await self._take_steps(node, stored, now_ms)
+            await self._take_steps(node, stored)
         except Exception:
             log.exception("a schedule failed", node=node.name, schedule=stored.id)
 
-    async def _take_steps(self, node: NodeRecord, stored: Stored, now_ms: int) -> None:
+    async def _take_steps(self, node: NodeRecord, stored: Stored) -> None:
         while True:
             before = stored.record
             if before is None:
@@ -74,7 +74,7 @@ class FiringSchedules:
                 if isinstance(fired, Refused):
                     return
                 noted = before.note_fired(fired)
-            after = await self._advance(node, noted, now_ms)
+            after = await self._advance(node, noted, stored.at_ms)
             if after is before:
                 return
             taken = await self._storage.replace(node, stored, after)
@@ -84,8 +84,8 @@ class FiringSchedules:
             self._tell(node, before, after)
             if noted is not before:
                 await self.forget_ticket(node, before.last)
-            stored, now_ms = taken, taken.at_ms
-            if after.firing_ms is None and (after.due_ms is None or after.due_ms > now_ms):
+            stored = taken
+            if after.firing_ms is None and (after.due_ms is None or after.due_ms > stored.at_ms):
                 # Else nobody is told of it: it stays with who has read it.
                 return
 

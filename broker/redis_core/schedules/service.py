@@ -24,8 +24,8 @@ _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "the node has no such schedule
 _NEVER: Final = Refused(Problem.BAD_REQUEST, "such a schedule never publishes: it has no times, or all are over")
 _BUSY: Final = Refused(Problem.UNAVAILABLE, "the schedule is being changed: ask again")
 
-Change = Callable[[Stored, int], ScheduleRecord | Result]
-"""Returns a schedule's new record, by the stored one and the time, or the answer; `Done` deletes the schedule."""
+Change = Callable[[Stored], ScheduleRecord | Result]
+"""Returns a schedule's new record, by the stored one, or the answer; `Done` deletes the schedule."""
 
 
 class Schedules:
@@ -41,13 +41,13 @@ class Schedules:
         """Make or replace a schedule; a repeat of the same request changes nothing."""
         schedule, hints = command.schedule, str(command.hints)
 
-        def change(found: Stored, now_ms: int) -> ScheduleRecord | Result:
+        def change(found: Stored) -> ScheduleRecord | Result:
             before = found.record
             same = before is not None and (before.schedule, before.key, before.hints) == (schedule, command.key, hints)
             if before is not None and same and found.item == command.envelope:
                 return Scheduled(before.status())
-            anchor = now_ms // 1000 * 1000
-            first = Timetable(schedule, anchor).next_after(now_ms)
+            anchor = found.at_ms // 1000 * 1000
+            first = Timetable(schedule, anchor).next_after(found.at_ms)
             if first is None:
                 return _NEVER
             return ScheduleRecord(
@@ -71,18 +71,18 @@ class Schedules:
     async def pause(self, command: PauseSchedule) -> Result:
         """Pause or resume a schedule."""
 
-        def change(found: Stored, now_ms: int) -> ScheduleRecord | Result:
+        def change(found: Stored) -> ScheduleRecord | Result:
             if found.record is None:
                 return _UNKNOWN
             if found.record.paused == command.paused:
                 return Scheduled(found.record.status())
-            return found.record.switch(now_ms, paused=command.paused)
+            return found.record.switch(found.at_ms, paused=command.paused)
 
         return await self._change(command, command.id, change)
 
     async def remove(self, command: RemoveSchedule) -> Result:
         """Delete a schedule."""
-        return await self._change(command, command.id, lambda found, _now: Done() if found.text else _UNKNOWN)
+        return await self._change(command, command.id, lambda found: Done() if found.text else _UNKNOWN)
 
     async def list(self, command: ListSchedules) -> Result:
         """List schedules."""
@@ -90,17 +90,16 @@ class Schedules:
         if isinstance(node, Refused):
             return node
         if command.id:
-            one = await self._storage.read_one(node, command.id)
-            if isinstance(one, Refused):
-                return one
-            _, found = one
+            found = await self._storage.read_one(node, command.id)
+            if isinstance(found, Refused):
+                return found
             return _UNKNOWN if found.record is None else ScheduleList((found.record.status(found.item),))
         page = await self._storage.page(node, command.after, command.limit + 1)
         if isinstance(page, Refused):
             return page
-        shown = page.schedules[: command.limit]
+        shown = page[: command.limit]
         listed = tuple(each.record.status() for each in shown if each.record is not None)
-        return ScheduleList(listed, shown[-1].id if len(page.schedules) > len(shown) > 0 else "")
+        return ScheduleList(listed, shown[-1].id if len(page) > len(shown) > 0 else "")
 
     async def _change(
         self, command: PutSchedule | PauseSchedule | RemoveSchedule, name: str, change: Change, item: bytes = b""
@@ -110,10 +109,10 @@ class Schedules:
         if isinstance(node, Refused):
             return node
         for _ in range(_TRIES):
-            one = await self._storage.read_one(node, name)
-            if isinstance(one, Refused):
-                return one
-            answer = await self._replace(node, one[1], change(one[1], one[0]), item)
+            found = await self._storage.read_one(node, name)
+            if isinstance(found, Refused):
+                return found
+            answer = await self._replace(node, found, change(found), item)
             if answer is not None:
                 return answer
         return _BUSY

@@ -24,20 +24,12 @@ class Stored:
     record: ScheduleRecord | None
     text: bytes
     item: bytes
-    at_ms: int = 0
+    at_ms: int
 
     @classmethod
-    def read(cls, node: str, name: str, text: bytes, item: bytes) -> Self:
+    def read(cls, at_ms: int, node: str, name: str, text: bytes, item: bytes) -> Self:
         """Read a stored schedule."""
-        return cls(name, _parse_record(node, name, text), text, item)
-
-
-@frozen
-class SchedulePage:
-    """Schedules, and Redis's time when they were read."""
-
-    now_ms: int
-    schedules: Sequence[Stored]
+        return cls(name, _parse_record(node, name, text), text, item, at_ms)
 
 
 class ScheduleStorage:
@@ -47,26 +39,23 @@ class ScheduleStorage:
         """Read and write by `ask`."""
         self._ask = ask
 
-    async def read_one(self, node: NodeRecord, name: str) -> tuple[int, Stored] | Refused:
-        """Read one schedule with its item, and the time."""
-        page = await self._read(ReadSchedules(node.name, node.incarnation, name))
-        if isinstance(page, Refused):
-            return page
-        return page.now_ms, next(iter(page.schedules), Stored(name, None, b"", b""))
+    async def read_one(self, node: NodeRecord, name: str) -> Stored | Refused:
+        """Read one schedule with its item."""
+        found = await self._read(ReadSchedules(node.name, node.incarnation, name))
+        return found if isinstance(found, Refused) else found[0]
 
-    async def page(self, node: NodeRecord, after: str, limit: int) -> SchedulePage | Refused:
+    async def page(self, node: NodeRecord, after: str, limit: int) -> Sequence[Stored] | Refused:
         """Read a page of schedules by id."""
         return await self._read(ReadSchedules(node.name, node.incarnation, after=after, limit=limit))
 
-    async def _read(self, command: ReadSchedules) -> SchedulePage | Refused:
+    async def _read(self, command: ReadSchedules) -> Sequence[Stored] | Refused:
+        """Read schedules; of one that is named and not there, that there is none."""
         found = await self._ask(command)
         if isinstance(found, Refused):
             return found
         assert isinstance(found, FoundSchedules)
-        return SchedulePage(
-            found.now_ms,
-            [Stored.read(command.node, each.id, each.record, each.item) for each in found.found],
-        )
+        read = [Stored.read(found.now_ms, command.node, each.id, each.record, each.item) for each in found.found]
+        return read or ([Stored(command.id, None, b"", b"", found.now_ms)] if command.id else [])
 
     async def replace(
         self, node: NodeRecord, old: Stored, new: ScheduleRecord | None, item: bytes = b""
