@@ -136,6 +136,11 @@ class NodeRecord:
         """All of its partitions."""
         return tuple(map(self.partition, range(self.config.partitions)))
 
+    @property
+    def dead_letter_target(self) -> str:
+        """Where its dead letters go: to their node, or without one back to their own."""
+        return self.config.dead_letters_of(self.name) or self.name
+
     def add_admins(self, admins: frozenset[Jid]) -> "NodeRecord":
         """Return the record with the service's administrators as owners, which they are of every node."""
         if not admins:

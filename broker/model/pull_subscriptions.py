@@ -24,9 +24,14 @@ def lease_seconds(jid: Jid) -> int:
     return int(found[1], 16) if found else 0
 
 
+def record_name(name: str) -> str:
+    """Return the name of the record that a pull subscription to several destinations has."""
+    return f"lease-{name}"
+
+
 def pull_jid(owner: Jid, name: str) -> Jid:
     """Return the JID of a pull subscription of `owner`; its name is 16 hexadecimal digits."""
-    return Jid(f"{owner}/lease-{name}")
+    return Jid(f"{owner}/{record_name(name)}")
 
 
 def is_pull_subscription(jid: str) -> bool:

@@ -462,23 +462,23 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
     for leaf in ("a/x", "b/x", "b/y", "c"):
         await declared(one, f"{node}/{leaf}")
     name = secrets.token_hex(8)
-    jid, view = pull_jid(ALICE, name), f"lease-{name}"
+    jid, lease = pull_jid(ALICE, name), f"lease-{name}"
     wanted = (f"{node}/*/x", f"{node}/c")
-    asked = Subscribe(view, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000, destinations=wanted)
+    asked = Subscribe(lease, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000, destinations=wanted)
     assert isinstance(await one.ask(asked), Subscribed)
     for leaf in ("a/x", "b/x", "b/y", "c"):
         await published(one, f"{node}/{leaf}", 5)
-    done = await all_worked(two, view, jid, 15, 2)
+    done = await all_worked(two, lease, jid, 15, 2)
     assert done == {f"{node}/{leaf}": 5 for leaf in ("a/x", "b/x", "c")}
     await declared(one, f"{node}/d/x", stanzaq__partitions="2")
     await published(one, f"{node}/d/x", 5)
-    assert await all_worked(two, view, jid, 5, 2) == {f"{node}/d/x": 5}
+    assert await all_worked(two, lease, jid, 5, 2) == {f"{node}/d/x": 5}
     await published(one, f"{node}/c", 3)
-    assert len((await received(two, view, jid, 5)).items) <= 2
+    assert len((await received(two, lease, jid, 5)).items) <= 2
     # Its owner has it for a moment more, and then does not return.
-    assert isinstance(await two.ask(Receive(view, ALICE, jid, 100)), Received)
+    assert isinstance(await two.ask(Receive(lease, ALICE, jid, 100)), Received)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while isinstance(await one.ask(Describe(view, ALICE, as_owner=True)), Described):  # noqa: ASYNC110  (nobody says so)
+        while isinstance(await one.ask(Describe(lease, ALICE, as_owner=True)), Described):  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     await until_given_back(one, f"{node}/c", 3)
 

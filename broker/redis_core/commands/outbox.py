@@ -1,10 +1,10 @@
 """Commands on the outbox of a partition, and to the partition that takes an item from one."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 
 
 @frozen
@@ -56,6 +56,11 @@ class EndEntry:
     name: str
     target: str = ""
     attempt: int = 0
+
+    @classmethod
+    def of(cls, partition: Partition, name: str, target: str = "", attempt: int = 0) -> Self:
+        """End an entry of a partition, or let its item go on."""
+        return cls(partition.node, partition.incarnation, partition.number, name, target, attempt)
 
 
 @frozen

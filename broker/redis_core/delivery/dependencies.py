@@ -129,7 +129,7 @@ class DependencyService:
         node, child, index = _read_reference(reference)
         noted = await self._ask(_end_of_parent(node, child, index, outcome))
         if not isinstance(noted, Refused) or noted.problem in _GONE:
-            await self._ask(EndEntry(parent.node, parent.incarnation, parent.number, entry.name))
+            await self._ask(EndEntry.of(parent, entry.name))
 
     async def leave_parents(self, partition: Partition, page: OutboxPage) -> None:
         """Tell parents that items which waited for them have left."""
@@ -140,7 +140,7 @@ class DependencyService:
         known = [(index, each) for index, each in enumerate(child.parents) if each.state == "awaited"]
         told = await asyncio.gather(*(self._leave(partition.node, child, index, each) for index, each in known))
         if all(told):
-            await self._ask(EndEntry(partition.node, partition.incarnation, partition.number, entry.name))
+            await self._ask(EndEntry.of(partition, entry.name))
 
     async def _leave(self, node: str, child: Child, index: int, parent: ParentState) -> bool:
         """Let a parent's partition forget who waits; returns whether it has, or is gone."""

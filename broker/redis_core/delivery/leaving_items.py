@@ -56,10 +56,9 @@ PAUSE_SECONDS: Final = 4.5
 
 @frozen
 class LeavingItem:
-    """An item on its way, with the name of its entry and the attempt; a moved item has `>NODE` in place of its last holder."""
+    """An item on its way, with its entry; a moved item has `>NODE` in place of its last holder."""
 
-    entry: str
-    attempt: int
+    entry: Entry
     item_id: str
     publisher: Jid
     envelope: bytes
@@ -74,11 +73,6 @@ class LeavingItem:
     def is_moved(self) -> bool:
         """Whether an owner moves it; else it is a dead letter."""
         return self.holder.startswith(_NODE_MARK)
-
-    @property
-    def position(self) -> str:
-        """Its position in its old partition."""
-        return self.entry.removeprefix("item/")
 
 
 class ItemDeliverer:
@@ -115,7 +109,7 @@ class ItemDeliverer:
         if not items:
             return
         moved = items[0].is_moved
-        wanted = source.name if moved else source.config.dead_letters_of(source.name) or source.name
+        wanted = source.name if moved else source.dead_letter_target
         target = await self._find_target(source, name, moved=moved, make=name == wanted)
         if target is None and name != wanted:
             # It is gone, with any item that had arrived there.
@@ -145,8 +139,8 @@ class ItemDeliverer:
 
     async def _aim(self, partition: Partition, items: Sequence[LeavingItem], target: str) -> list[LeavingItem]:
         """Give items another target, since they have certainly not arrived; returns those that have it now."""
-        where = partition.node, partition.incarnation, partition.number
-        aimed = await asyncio.gather(*(self._ask(EndEntry(*where, item.entry, target, item.attempt)) for item in items))
+        asked = [EndEntry.of(partition, item.entry.name, target, item.entry.attempt) for item in items]
+        aimed = await asyncio.gather(*map(self._ask, asked))
         return [item for item, done in zip(items, aimed, strict=True) if isinstance(done, Done)]
 
     async def _store_items(
@@ -161,8 +155,7 @@ class ItemDeliverer:
             about = {"node": source.name, "to": target.name, "count": len(left)}
             log.warning("items not delivered yet", **about, problem=left[0][1].problem.value)
         arrived = [(item, command) for item, command, result in pairs if isinstance(result, Published)]
-        where = partition.node, partition.incarnation, partition.number
-        ended = await asyncio.gather(*(self._ask(EndEntry(*where, item.entry)) for item, _ in arrived))
+        ended = await asyncio.gather(*(self._ask(EndEntry.of(partition, item.entry.name)) for item, _ in arrived))
         known = [pair for pair, end in zip(arrived, ended, strict=True) if isinstance(end, Done)]
         for item, _ in known:
             if not item.is_moved and target.name != source.name:
@@ -214,8 +207,7 @@ def _read_item(entry: Entry) -> LeavingItem:
     """Read what a script returns of an item (lua/lib/delivery/outbox_items.lua)."""
     item, by, body, tries, holder, reason, key, target, lines = entry.content
     named = (
-        entry.name,
-        entry.attempt,
+        entry,
         item.decode(),
         Jid(by.decode()),
         body,
@@ -230,7 +222,7 @@ def _read_item(entry: Entry) -> LeavingItem:
 def _acceptance(source: NodeRecord, partition: int, target: NodeRecord, item: LeavingItem) -> AcceptEntry:
     """Build the command that stores an item in its target."""
     # Unique for ever, and the same at each repetition.
-    ticket = f"{source.incarnation}-{partition}-{item.position}"
+    ticket = f"{source.incarnation}-{partition}-{item.entry.about}"
     # An unreadable item goes too, as plain bytes.
     unpacked = codec.unpack_any(item.envelope)
     if target.name == source.name:

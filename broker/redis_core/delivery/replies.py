@@ -60,5 +60,4 @@ class ReplyDeliverer:
         if written:
             await asyncio.sleep(_READ_SECONDS)
         if written and self._core.breaks == breaks:
-            where = partition.node, partition.incarnation, partition.number
-            await asyncio.gather(*(self._core.ask_partition(EndEntry(*where, name)) for name in names))
+            await asyncio.gather(*(self._core.ask_partition(EndEntry.of(partition, name)) for name in names))

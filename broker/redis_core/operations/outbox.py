@@ -22,9 +22,7 @@ LATE_MS: Final = 3_600_000
 
 
 def _read_arguments(_command: ReadOutbox, record: NodeRecord) -> Values:
-    # Without a node for dead letters they return to their own.
-    dead_letters = record.config.dead_letters_of(record.name) or record.name
-    return {"dead_letters": dead_letters, "limit": MOST, "max_bytes": MOST_BYTES}
+    return {"dead_letters": record.dead_letter_target, "limit": MOST, "max_bytes": MOST_BYTES}
 
 
 def _read_page(_command: ReadOutbox, reply: ScriptReply, _record: NodeRecord) -> OutboxPage:
@@ -37,7 +35,7 @@ def _end_row(command: EndEntry, _record: NodeRecord) -> Values:
     return {"entry": command.name, "target": command.target, "attempt": command.attempt}
 
 
-def _read_ended(_command: EndEntry, reply: list[Any], _record: NodeRecord) -> Done | Refused:
+def _read_done(_command: object, reply: list[Any], _record: NodeRecord) -> Done | Refused:
     return Done() if reply[0] == b"ok" else refuse(reply[0])
 
 
@@ -57,17 +55,13 @@ def _accept_row(command: AcceptEntry, _record: NodeRecord) -> Values:
     }
 
 
-def _read_done(_command: object, _reply: list[Any], _record: NodeRecord) -> Done:
-    return Done()
-
-
 read_outbox = Call(
     "read_outbox",
     _read_page,
     _read_arguments,
     rows=lambda command, _record: [{"held": node} for node in command.held],
 )
-end_entries = Call("end_entries", _read_ended, row=_end_row)
+end_entries = Call("end_entries", _read_done, row=_end_row)
 accept_entry = Call("accept_entry", read_published, _accept_arguments, _accept_row)
 expire_tickets = Call(
     "expire_tickets",

@@ -54,8 +54,7 @@ class Leases:
     async def unsubscribe(self, command: Unsubscribe) -> Result:
         """End a lease and its record."""
         outcome = await self._subscriptions.unsubscribe(command, self._core.begin(command))
-        record = await self._read(command.node)
-        if record is not None and isinstance(outcome, Unsubscribed):
+        if isinstance(outcome, Unsubscribed) and (record := await self._read(command.node)):
             await self._end(record)
         return outcome
 

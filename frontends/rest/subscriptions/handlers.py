@@ -25,7 +25,7 @@ from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.pull_subscriptions import is_lease_record, new_pull_name
+from broker.model.pull_subscriptions import is_lease_record, new_pull_name, record_name
 from broker.model.qos import Qos
 from broker.model.results import (
     Described,
@@ -70,7 +70,7 @@ async def create_subscription(core: Core, request: Request) -> Response:
     if several:
         for each in subscription_request.destinations:
             await _find(core, request, each)
-        node = f"lease-{name}"
+        node = record_name(name)
     subscription = PullSubscription(request.sender, node, name, subscription_request.seconds)
     command = Subscribe(
         node,

@@ -20,6 +20,10 @@ local function range(first, after, most)
   return found
 end
 
+local function is_awaited(token)
+  return range(awaited.TOKEN .. token, '', 1)[1] ~= nil
+end
+
 -- Returns the token that a reference waits for, or nil.
 function awaited.find(reference)
   return range(awaited.REFERENCE .. reference, '', 1)[1]
@@ -44,7 +48,7 @@ end
 function awaited.remove(token, reference)
   redis.call('ZREM', key.awaited, by_token(token, reference), by_reference(reference, token))
   outbox.remove('child/' .. token .. '/' .. reference)
-  if #range(awaited.TOKEN .. token, '', 1) == 0 then redis.call('HDEL', key.outbox_records, 'end/' .. token) end
+  if not is_awaited(token) then redis.call('HDEL', key.outbox_records, 'end/' .. token) end
 end
 
 -- A later version of an item takes its place.
@@ -76,7 +80,7 @@ function awaited.note_end(position, item, state, reason, result)
   if not token then return end
   redis.call('HDEL', key.replies, awaited.MARK .. position)
   -- Those that waited may all be gone.
-  if #range(awaited.TOKEN .. token, '', 1) == 0 then return end
+  if not is_awaited(token) then return end
   redis.call('HSET', key.outbox_records, 'end/' .. token, outcome_record.write(state, '', item, reason, result))
   awaited.tell_some(token)
 end
