@@ -139,9 +139,6 @@ TABLE: Final = (
     Key("replays", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
     Key("replays_old", "hash", "partition", "the previous generation of answers", "5,000 answers or a minute"),
     Key(
-        "send_marks", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"
-    ),
-    Key(
         "dedupe",
         "zset",
         "partition",
@@ -510,6 +507,13 @@ TABLE: Final = (
         "minute of the hour, door or `redis`, name of a process -> time in ms, processor time in ms, jobs that ended there",
         "60 for each process of the last hour",
     ),
+    Key(
+        "sent_until",
+        "hash",
+        "service",
+        "frontend -> time in ms before which all that was handed to it is on its stream",
+        "live frontends",
+    ),
     Key("due", "zset", "service", "partitions; score is when they are next due in ms", "partitions"),
     Key("changed", "zset", "service", "changed nodes; score is when the change was reported, in ms", "nodes"),
     Key(
@@ -525,6 +529,13 @@ TABLE: Final = (
         "process",
         "subid and partition of a pull subscription that waits in the process, for which items wait",
         "ten seconds",
+    ),
+    Key(
+        "served_partitions",
+        "zset",
+        "process",
+        "partitions that may have handed something to the frontend; score is 0",
+        "partitions in use; a day after it has ended",
     ),
     Key("wakeup", "list", "service", "`1` while a frontend is to send a heartbeat at once", "one entry"),
     Key(
@@ -573,7 +584,7 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 """The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}

@@ -103,7 +103,7 @@ class Outlook:
     """The model of a measured service, for its future."""
 
     costs: Measured
-    timing: model.Timing
+    beat_s: float
     service: model.Service
     rate: float
 
@@ -123,7 +123,7 @@ class Outlook:
         return min(ratios) * (1 - _ERROR), max(ratios) * (1 + _ERROR)
 
     def _us(self, costs: Costs, service: model.Service, kind: str, rate: float) -> float:
-        found = model.uses(costs, service, rate, self.timing)
+        found = model.uses(costs, service, rate, self.beat_s)
         return found.redis_us if kind == REDIS else found.frontend_us
 
 
@@ -134,7 +134,7 @@ def use_at(one: Carried, outlook: Outlook, factor: float) -> tuple[float, float]
 
 
 def service(
-    found: Iterable[Usage], nodes: Sequence[Node], span: tuple[float, float], costs: Measured, timing: model.Timing
+    found: Iterable[Usage], nodes: Sequence[Node], span: tuple[float, float], costs: Measured, beat_s: float
 ) -> Service:
     """Return what each kind of process carried between two times in ms, and what it could."""
     by_kind = add_up_samples(found, *span)
@@ -142,7 +142,7 @@ def service(
     rate = sum(one.jobs_per_s for one in doors)
     if not rate:
         return Service((), _NO_SAMPLES)
-    outlook = outlook_of(by_kind, nodes, costs, timing)
+    outlook = outlook_of(by_kind, nodes, costs, beat_s)
     resources = [_resource(one, one.jobs_per_s if one.kind != REDIS else rate, outlook) for one in by_kind.values()]
     resources.sort(key=lambda each: (each.kind == _MASTERS, each.kind))
     if of_xmpp := by_kind.get(_XMPP):
@@ -150,7 +150,7 @@ def service(
     return Service(tuple(resources), "" if REDIS in by_kind else _NO_MASTERS)
 
 
-def outlook_of(by_kind: dict[str, Carried], nodes: Sequence[Node], costs: Measured, timing: model.Timing) -> Outlook:
+def outlook_of(by_kind: dict[str, Carried], nodes: Sequence[Node], costs: Measured, beat_s: float) -> Outlook:
     """Return the model of the service that was measured."""
     doors = [one for kind, one in by_kind.items() if kind != REDIS]
     arrivals = [node.demand.rate_per_s for node in nodes]
@@ -162,7 +162,7 @@ def outlook_of(by_kind: dict[str, Carried], nodes: Sequence[Node], costs: Measur
         partitions=max(1, round(sum(len(node.partitions) for node in nodes) / max(1, len(nodes)))),
         hottest=max(arrivals) / sum(arrivals) if sum(arrivals) else 0.0,
     )
-    return Outlook(costs, timing, of_model, sum(one.jobs_per_s for one in doors))
+    return Outlook(costs, beat_s, of_model, sum(one.jobs_per_s for one in doors))
 
 
 def _resource(one: Carried, rate: float, outlook: Outlook) -> Resource:

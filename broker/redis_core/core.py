@@ -32,11 +32,13 @@ from broker.redis_core.delivery.replies import ReplyDeliverer
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetails
+from broker.redis_core.maintenance.sent_until import SentUntil
 from broker.redis_core.maintenance.sweeper import Sweeper
 from broker.redis_core.maintenance.usage import UsageSamples
 from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
 from broker.redis_core.operations.maintenance import JournalRecord, journal_command, journal_records
 from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.partitions.served_partitions import ServedPartitions
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.quota_use import QuotaUse
 from broker.redis_core.records.quotas import Quotas
@@ -117,7 +119,8 @@ class RedisCore:
             "schedule": self._handlers.firing.deliver,
         }
         self._outbox = Outbox(self, deliverers, items.held)
-        self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
+        wakeup = Wakeup(self._server, settings.redis_timeout)
+        self._heartbeat = Heartbeat(self._server, self.frontend, wakeup, self._look_what_is_sent)
         self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
         self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
@@ -126,7 +129,8 @@ class RedisCore:
         self._libraries = Libraries(self._server)
         self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)
         self._routers: dict[str, NodeRouter] = {}
-        self._left_marks = False
+        self.served = ServedPartitions(self._server, self.frontend)
+        self._sent = SentUntil(time.monotonic())
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
@@ -231,12 +235,20 @@ class RedisCore:
         """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._heartbeat.beating = up
         self.breaks += 1
-        if up and self._running:
-            # Send again what was not written before the stream broke, unless others took it over.
-            for pipeline in self.pipelines():
-                pipeline.resume()
+        if not up:
+            self._sent.break_off()
+        elif self._running:
+            self.background(partial(self._resume, self.breaks))
             # It may have been taken for dead.
             self.background(self._describe)
+        else:
+            self._sent.resume()
+
+    async def _resume(self, breaks: int) -> None:
+        """Send again what may not have been sent before the stream broke, unless others took it over or it breaks again."""
+        await self._sweeper.send_again(self.sent_until, lambda: self.breaks == breaks)
+        if self.breaks == breaks:
+            self._sent.resume()
 
     def disconnected(self, by: str) -> None:
         """End this frontend at an administrator's request: others take over, so the process need not wait."""
@@ -268,7 +280,7 @@ class RedisCore:
         self._handlers.receiving.close()
 
     async def drain(self, seconds: float) -> None:
-        """Finish work under way and report sent deliveries, within so many seconds."""
+        """Finish work under way, within so many seconds."""
         for task in self._running:
             task.cancel()
         try:
@@ -276,12 +288,9 @@ class RedisCore:
                 # As it ends, the heartbeat announces due partitions that it has not swept.
                 await asyncio.gather(*self._running, return_exceptions=True)
                 await self._wait_idle()
-                for pipeline in self.pipelines():
-                    if pipeline.may_be_marked:
-                        pipeline.close()
-                await self._wait_idle()
+                self._sent.close(time.monotonic())
         except TimeoutError:
-            log.warning("drained in part: other frontends will send unreported deliveries again")
+            log.warning("drained in part: other frontends will send the last deliveries again")
 
     async def _wait_idle(self) -> None:
         # Polled: it waits for many small things of others, and a hundred checks a second cost nothing.
@@ -294,18 +303,17 @@ class RedisCore:
         return written and not self._tasks and all(router.quiet for router in self._routers.values())
 
     async def stop(self) -> None:
-        """Report what is due, leave the list of frontends and close the connections."""
+        """Report what is due, leave the list of frontends if all is sent, and close the connections."""
         for task in self._running:
             task.cancel()
         self._tasks.cancel()
-        # Others take over from a frontend that has something to report, or has left marks. From a process that cannot send nobody
-        # does.
-        reported = (
-            all(not pipeline.unreported and pipeline.quiet for pipeline in self.pipelines()) and not self._left_marks
-        )
-        if self._running if self._relay else reported:
+        # Others take over from a frontend that has not sent all. From a process that cannot send nobody does.
+        if self._running if self._relay else all(pipeline.idle for pipeline in self.pipelines()):
             try:
-                await self._heartbeat.deregister()
+                # Others also end the sessions in the partitions of one that has lost replies.
+                await self._heartbeat.deregister(listed=self.sends and self.lost_replies > 0)
+                if self.sends and not self.lost_replies:
+                    await self.served.clear()
             except CoreUnavailable as error:
                 log.warning("could not deregister", error=str(error))
         with contextlib.suppress(CoreUnavailable):
@@ -452,14 +460,26 @@ class RedisCore:
         """Return all open pipelines."""
         return [pipeline for router in self._routers.values() for pipeline in router.pipelines()]
 
+    @property
+    def sent_until(self) -> float:
+        """The time, of the steady clock, before which all that was handed to this frontend is sent."""
+        return self._sent.time
+
+    def _look_what_is_sent(self) -> float:
+        """Look what has come and what has left the process; returns the same."""
+        now = time.monotonic()
+        received = min((pipeline.seen_until for pipeline in self.pipelines()), default=now)
+        return self._sent.look(now, min(received, now), written=self._outlet.flushed())
+
     def drop_idle(self) -> None:
         """Drop idle pipelines when there are many, and the routers of nodes that have none left."""
         if sum(router.size for router in self._routers.values()) <= IDLE_PIPELINES:
             return
         for node, router in list(self._routers.items()):
-            self._left_marks |= router.drop_idle()
+            self.served.drop(router.drop_idle())
             if router.empty:
                 del self._routers[node]
+        self.background(self.served.remove_dropped)
 
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""

@@ -11,6 +11,7 @@ from broker.model.names import Jid, Partition
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
+from broker.redis_core.partitions.served_partitions import ServedPartitions
 from broker.tasks import Reply
 
 AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
@@ -35,9 +36,14 @@ class CorePort(Protocol):
 
     frontend: str
     sends: bool
+    served: ServedPartitions
     lost_replies: int
     once_ms: int
     retry: str
+
+    @property
+    def sent_until(self) -> float:
+        """The time, of the steady clock, before which all that was handed to this frontend is sent."""
 
     @property
     def quota_use(self) -> QuotaPort:
@@ -51,9 +57,6 @@ class CorePort(Protocol):
 
     def congested(self) -> bool:
         """Return whether the door has too much to write."""
-
-    def flushed(self) -> bool:
-        """Return whether the door has written all that it was handed."""
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when the partition is next due."""

@@ -28,14 +28,13 @@ class Cost:
 class Costs:
     """All costs of a job over XMPP with `batch` items in a stanza, in µs of processor time.
 
-    `xmpp` is of the XMPP server: fewer calls of Redis make fewer and larger writes there too. `sweep_us` is of Redis for a sweep
-    with nothing to do, `beat_us` for a heartbeat, `beat_frontend_us` of the frontend for it.
+    `xmpp` is of the XMPP server: fewer calls of Redis make fewer and larger writes there too. `beat_us` is of Redis for a
+    heartbeat, `beat_frontend_us` of the frontend for it.
     """
 
     redis: Cost
     frontend: Cost
     xmpp: Cost
-    sweep_us: float
     beat_us: float
     beat_frontend_us: float
     batch: int = 1

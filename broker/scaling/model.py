@@ -4,7 +4,6 @@ Rates are jobs a second, costs are µs of processor time, a use is a share of wh
 thread that counts; an XMPP server uses several cores. docs/scaling.md explains it.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,17 +20,6 @@ _OPERATIONS: Final = 2
 
 _STAGES: Final = 4
 """A job is on its way to Redis for an operation, or from there, about a quarter of its time: measured with windows of jobs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The frontends' rhythm: seconds between heartbeats, and between two looks at what a partition's deliveries have done.
-
-    What one look finds flushed counts as read at the next, and is then reported as sent.
-    """
-
-    beat_s: float
-    read_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +66,15 @@ def calls_of_job(service: Service, under_way: float, batch: int) -> float:
     return _OPERATIONS / together
 
 
-def sweeps_per_s(service: Service, calls: float, timing: Timing) -> float:
-    """Return how many sweeps report deliveries as sent, at so many calls of operations a second.
-
-    A call or a heartbeat, whichever comes first, looks once `read_s` is over. If something was delivered before the last look, a
-    call reports it along with its commands, and a heartbeat by a sweep. The calls of a pair are taken as random (Poisson).
-    """
-    of_pair = calls / service.pairs
-    beat_first = -math.expm1(-of_pair * timing.beat_s) / (of_pair * timing.beat_s)
-    between_looks = timing.read_s + (1 - beat_first) / of_pair
-    delivered = -math.expm1(-of_pair / _OPERATIONS * between_looks)
-    return service.pairs * delivered * beat_first / between_looks
-
-
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How busy each resource is at a rate, sweeps a second, and the µs of a job of each kind of process, including these."""
+    """How busy each resource is at a rate, and the µs of a job of each kind of process, including heartbeats."""
 
     rate: float
     frontends: float
     master: float
     xmpp: float
     machine: float
-    sweeps: float
     frontend_us: float
     redis_us: float
     xmpp_us: float
@@ -126,16 +100,15 @@ LIMITS: Final = ("frontends", "master", "xmpp", "machine")
 processes share, if they do."""
 
 
-def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
-    """Return how busy everything is at a rate of jobs a second."""
+def uses(costs: Costs, service: Service, rate: float, beat_s: float) -> Uses:
+    """Return how busy everything is at a rate of jobs a second, with a heartbeat of each frontend every `beat_s`."""
     under_way = rate * service.latency_s if service.under_way is None else service.under_way
     calls = calls_of_job(service, under_way, costs.batch)
-    beats, sweeps = service.frontends / timing.beat_s, sweeps_per_s(service, rate * calls, timing)
-    redis_us = _job_us_at(costs.redis, calls, costs.sweep_us * sweeps / rate, rate * service.hot_share)
-    beating_us = (costs.beat_frontend_us * beats + costs.frontend.call_us * sweeps) / rate
-    frontend_us = _job_us_at(costs.frontend, calls, beating_us, rate / service.frontends)
+    beats = service.frontends / beat_s / rate
+    redis_us = _job_us_at(costs.redis, calls, rate * service.hot_share)
+    frontend_us = _job_us_at(costs.frontend, calls, rate / service.frontends, costs.beat_frontend_us * beats)
     xmpp_us = costs.xmpp.of_job(calls)
-    beat_us = costs.beat_us * beats / rate
+    beat_us = costs.beat_us * beats
     total_us = frontend_us + redis_us + beat_us + xmpp_us
     return Uses(
         rate=rate,
@@ -143,14 +116,13 @@ def uses(costs: Costs, service: Service, rate: float, timing: Timing) -> Uses:
         master=rate * (redis_us * service.hot_share + beat_us) / US,
         xmpp=rate * xmpp_us / (service.servers * service.server_cores) / US,
         machine=0.0 if service.shared_cores is None else rate * total_us / service.shared_cores / US,
-        sweeps=sweeps,
         frontend_us=frontend_us,
         redis_us=redis_us + beat_us,
         xmpp_us=xmpp_us,
     )
 
 
-def _job_us_at(cost: Cost, calls: float, more_us: float, rate: float) -> float:
+def _job_us_at(cost: Cost, calls: float, rate: float, more_us: float = 0.0) -> float:
     """Return the µs of a job in a process that has so many jobs a second.
 
     The share of calls that find it asleep is the share of time for which it is idle, which depends on the result: solved for it.
@@ -162,17 +134,17 @@ def _job_us_at(cost: Cost, calls: float, more_us: float, rate: float) -> float:
     return (busy_us + waking_us) / (1 + rate * waking_us / US)
 
 
-def max_uses(costs: Costs, service: Service, timing: Timing, use: float = SAFE_USE) -> Uses:
+def max_uses(costs: Costs, service: Service, beat_s: float, use: float = SAFE_USE) -> Uses:
     """Return the uses at the highest rate at which nothing is busier than `use`."""
     low, high = 0.0, float(US) * service.frontends
     for _ in range(50):
         middle = (low + high) / 2
-        found = uses(costs, service, middle, timing)
+        found = uses(costs, service, middle, beat_s)
         if max(found.of(name) for name in LIMITS) <= use:
             low = middle
         else:
             high = middle
-    return uses(costs, service, low or high, timing)
+    return uses(costs, service, low or high, beat_s)
 
 
 def core_hours(found: Uses) -> float:

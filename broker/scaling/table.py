@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.scaling.costs import Measured
-from broker.scaling.model import Service, Timing, core_hours, max_uses
+from broker.scaling.model import Service, core_hours, max_uses
 
 SERVICES: Final = {
     "1 frontend, 1 server, 1 master, 1 queue": Service(server_cores=4),
@@ -20,7 +20,7 @@ SERVICES: Final = {
 """Frontends, XMPP servers of four cores, Redis masters, and queues."""
 
 
-def table(measured: Measured, timing: Timing) -> str:
+def table(measured: Measured, beat_s: float) -> str:
     """Return the table in Markdown: jobs a second at SAFE_USE, what is used up first, and core hours of a million jobs."""
     lines = [
         "| service | single jobs/s | first | core hours | in batches, jobs/s | first | core hours |",
@@ -29,7 +29,7 @@ def table(measured: Measured, timing: Timing) -> str:
     for name, service in SERVICES.items():
         cells = [name]
         for costs in (measured.single, measured.batched):
-            found = max_uses(costs, service, timing)
+            found = max_uses(costs, service, beat_s)
             cells += [f"{_round(found.rate):,}", found.first, f"{core_hours(found):.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -24,12 +24,9 @@ from broker.analytics.render import files
 from broker.analytics.report import report
 from broker.analytics.session import session
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
-from broker.redis_core.partitions.send_marks import READ_SECONDS
 from broker.scaling.costs import read_costs
-from broker.scaling.model import Timing
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_TIMING: Final = Timing(HEARTBEAT_SECONDS, READ_SECONDS)
 _MORE_STEPS: Final = 4
 """Starting, the state of the queues, reading and writing."""
 
@@ -111,7 +108,7 @@ def _capacity(asked: Asked, talk: Console) -> None:
                 given = inputs.of_redis(asked.url, first, last, spark=spark, tell=step)
             made = report(facts.measure(given, step), "Redis" if asked.url else asked.source, target_s)
             span = made.begin.timestamp() * 1000, made.end.timestamp() * 1000
-            made = replace(made, service=service(given.usage, made.nodes, span, read_costs(), _TIMING))
+            made = replace(made, service=service(given.usage, made.nodes, span, read_costs(), HEARTBEAT_SECONDS))
         step("writing")
         written = files.write(made, asked.out, formats)
     on_console.show(made, Console())

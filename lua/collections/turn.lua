@@ -6,7 +6,7 @@
 -- time, why the lock is to end), 1 if there may be more to lend, and for each puller that time and the names lent to it. `taken` begins the
 -- names of references, and no other turn has it. A queue with a `count` of 0 is dropped. With `afresh` all queues are thought to admit all
 -- subscribers.
--- ARGV: now revision frontend sent number retry taken afresh | words queue count level stamp hold holders puller limit
+-- ARGV: now revision frontend number retry taken afresh | words queue count level stamp hold holders puller limit
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Deliveries bounced: end their locks at once, count the failures, and end subscriptions that can no longer be reached. A delivery that
 -- its receiver has confirmed does not bounce. One of several items counts as one.
--- ARGV: now revision frontend sent number retry | sender subids position token gone stage others
+-- ARGV: now revision frontend number retry | sender subids position token gone stage others
 -- RETURNS: ok stale gone deleted | ok lock-lost
 local refusal = partition.load()
 if refusal then return refusal end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Cancel items for their publishers and for owners, whether they wait or are locked: a holder loses its lock and gets a notice. A later
 -- version that waits for the lock to end goes too. The answer to a repeat is that of the first request, unless the id has a new item.
--- ARGV: now revision frontend sent number retry | sender owner item request
+-- ARGV: now revision frontend number retry | sender owner item request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden
 local refusal = partition.load()
 if refusal then return refusal end

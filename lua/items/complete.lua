@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Acknowledge items for their holders with results for their publishers.
--- ARGV: now revision frontend sent number retry | sender subids owner item token request result
+-- ARGV: now revision frontend number retry | sender subids owner item token request result
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end

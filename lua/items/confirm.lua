@@ -3,11 +3,10 @@
 -- is complete. Late or repeated confirmations, and those of others, change nothing. One that names several locks confirms those that it
 -- can. An assured message of several items counts only as a whole: a later message may have brought some of them, and no item is started
 -- by two messages.
--- ARGV: now revision frontend sent retry | sender position token stage others message
+-- ARGV: now revision frontend retry | sender position token stage others message
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
-send_marks.record()
 local deliveries = {}
 
 local function advance(flight, message)
@@ -20,9 +19,9 @@ end
 local function conclude(flight)
   confirmations.remove(flight.position)
   write_buffer.flush()
-  -- It has arrived: nobody sends it again, whatever sent mark its frontend had.
+  -- It has arrived: nobody sends it again, whenever its frontend dies.
   local _, sequence = inflight.sender(flight.line)
-  inflight.hand_to(flight.position, flight.line, '-', string.format('%d', sequence))
+  inflight.hand_to(flight.position, flight.line, inflight.NOBODY, string.format('%d', sequence))
   local subscriber = subscriptions.get(flight.subid)
   if subscriber then subscriptions.reset_bounces(subscriber) end
 end

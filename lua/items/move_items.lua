@@ -1,6 +1,6 @@
 #!lua
 -- Move waiting items to other nodes, each named by position and id: an item is on its way (`outbox_items`) until it has arrived.
--- ARGV: now revision frontend sent number retry | position item to
+-- ARGV: now revision frontend number retry | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
 local refusal = partition.load()
 if refusal then return refusal end

@@ -1,7 +1,7 @@
 #!lua
 -- Append items to the log, or replace those with the same ids, and hand out items while there is credit. A publish that is a repeat is told
 -- so, whatever refuses it: the caller (`refused`), its publisher's `publish_rate` (empty: none), or the node, which is full.
--- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full publish_rate | item key by body once hints refused
+-- ARGV: now revision frontend number retry dedupe dedupe_ms once_ms max_items node_full publish_rate | item key by body once hints refused
 -- RETURNS: ok stale gone deleted | ok duplicate refused too-fast node-full item-id-invalid
 local refusal = partition.load()
 if refusal then return refusal end

@@ -8,7 +8,7 @@
 -- Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its selector, about how
 -- many more may go out to it if it asked that, whether it gets nothing because the partition has an owner, the present time, and the
 -- references under which it has no lock.
--- ARGV: now revision frontend sent number retry most max_bytes | subid jid lease limit lock_ms after process selector references collection deadline
+-- ARGV: now revision frontend number retry most max_bytes | subid jid lease limit lock_ms after process selector references collection deadline
 -- RETURNS: ok stale gone deleted | ok lease-over
 local refusal = partition.load()
 if refusal then return refusal end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Acknowledge items for their holders, or delete them for owners and publishers, and hand out items with the freed credit. With
 -- `together` all rows or none take effect: the first refusal is the one answer, with its row's number.
--- ARGV: now revision frontend sent number retry together | sender subids owner item token request
+-- ARGV: now revision frontend number retry together | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost not-acceptable
 local refusal = partition.load()
 if refusal then return refusal end

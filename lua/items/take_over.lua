@@ -1,39 +1,30 @@
 #!lua flags=allow-oom
--- Take over deliveries that the `previous` frontend has not marked as sent: same token, a new sequence; the caller sends them. Readers
--- return to their last commit. Scans the in-flight records, then the readers (cursors that begin with r), in bounded parts. Returns the
+-- Take over what the `previous` frontend was handed in the last `age_ms`, by the clock here, or else after the sequence `after`: same token,
+-- a new sequence; the caller sends it. Readers return to their last commit. Scans the in-flight records, then the readers (cursors that begin with r), in bounded parts. Returns the
 -- cursor for the next call, 0 when done, and the highest sequence to look at: what the scan itself renumbers is above it and is not found
 -- twice. A page that was too much for one script is scanned again (the first page of locks as l0, so that it does not begin a session). A
 -- frontend that looks for its own deliveries after a lost reply first ends the session of that reply, so that nothing it looks for runs
 -- later.
--- ARGV: now revision frontend number previous after upto scan
+-- ARGV: now revision frontend number previous age_ms after upto scan
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.scan == '0' and arg.previous == arg.frontend and call.partition_session > 0 then sessions.begin() end
 local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition_token
-local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.send_marks, arg.previous) or 0)
+local after = arg.after ~= '' and tonumber(arg.after) or call.partition_micros - tonumber(arg.age_ms) * 1000
 local deliveries = delivery_row.list()
 
 local function lock(position, line)
   local flight = inflight.read(position, line)
   local frontend, sequence = inflight.sender(flight.line)
-  local theirs = frontend == arg.previous and sequence <= upto
-  local sent_again = theirs and sequence > after and redelivery.add(deliveries, flight)
-  if not sent_again and theirs and arg.previous ~= arg.frontend then
-    -- Sent, and not to be sent again: a second takeover finds nothing, even without the sent mark.
-    inflight.hand_to(position, flight.line, inflight.NOBODY, string.format('%d', sequence))
-  end
+  if frontend == arg.previous and sequence <= upto and sequence > after then redelivery.add(deliveries, flight) end
 end
 
 local function read(subid, line)
   local reader = log_readers.read(subid, line)
-  local sequence = reader.owed[arg.previous]
-  if not sequence or sequence > upto then return end
-  if sequence > after then
-    reader_window.rewind(reader)
-  elseif arg.previous ~= arg.frontend then
-    reader.owed[arg.previous] = nil
-  end
+  local owed = reader.owed[arg.previous]
+  if not owed or owed.sequence > upto or owed.sequence <= after then return end
+  reader_window.rewind(reader)
   reader_window.save(reader, reader.position)
 end
 

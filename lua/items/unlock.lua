@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Release items for their holders, at once, after a delay, or to the dead letters, and hand them to others; with `untried` the attempt
 -- does not count.
--- ARGV: now revision frontend sent number retry | sender subids owner item token request delay_ms reason dead_letter untried
+-- ARGV: now revision frontend number retry | sender subids owner item token request delay_ms reason dead_letter untried
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end

@@ -19,7 +19,6 @@ end
 -- returns the results; wake others, serve log readers, trim, save, reply. A caller that cannot send gets no deliveries; if there is
 -- something to send, the due time makes a frontend sweep at once.
 function respond.make(results, hint, receive)
-  send_marks.record()
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
   if receive then results = receive(deliveries) end

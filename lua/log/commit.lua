@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Store the committed positions of readers, and deliver more entries to them.
--- ARGV: now revision frontend sent number retry | subids position
+-- ARGV: now revision frontend number retry | subids position
 -- RETURNS: ok stale gone deleted | ok not-subscribed offset-not-found
 local refusal = partition.load()
 if refusal then return refusal end

@@ -5,8 +5,9 @@
 -- connections left here, with who disconnected this frontend, and with the number of live frontends. A disconnected frontend gets no work
 -- and does not count as live, but others still take over what it hands out until it ends. A process without a name cannot send: it gets
 -- no notices and no dead frontends, and due partitions only while no frontend lives. Nodes that changed are recorded for whoever measures
--- them.
--- ARGV: now frontend dead_after_ms most beaten | kind name at
+-- them. Each dead frontend is followed by the age, in ms, of what may not be sent of it: all that was handed to a frontend before
+-- `sent_until`, by the clock here, is.
+-- ARGV: now frontend dead_after_ms most beaten sent_until | kind name at
 -- RETURNS: ok
 local now = clock.now()
 local sends, since = arg.frontend ~= '', now - tonumber(arg.beaten)
@@ -19,6 +20,7 @@ if by then
 elseif sends and before ~= arg.beaten then
   redis.call('ZADD', key.frontends, now, arg.frontend)
 end
+if arg.sent_until ~= '' then redis.call('HSET', key.sent_until, arg.frontend, arg.sent_until) end
 for _, row in ipairs(rows) do
   if row.kind == 'due' then
     redis.call('ZADD', key.due, 'LT', row.at, row.name)
@@ -30,12 +32,16 @@ for _, row in ipairs(rows) do
     if seen == '0' then
       -- Disconnected, but perhaps still alive: look once more for what it has handed out since.
       redis.call('ZADD', key.frontends, now, row.name)
-    elseif seen and tonumber(seen) <= now - tonumber(arg.dead_after_ms) then redis.call('ZREM', key.frontends, row.name) end
+    elseif seen and tonumber(seen) <= now - tonumber(arg.dead_after_ms) then
+      redis.call('ZREM', key.frontends, row.name)
+      redis.call('HDEL', key.sent_until, row.name)
+    end
   end
 end
 if by then return {'ok', now, {}, {}, before or '0', {}, by, 1} end
 local alive = sends and 1 or redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.dead_after_ms)), '+inf')
 local dead = sends and redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.dead_after_ms), 'LIMIT', 0, 50) or {}
+for i, name in ipairs(dead) do dead[i] = {name, now - tonumber(redis.call('HGET', key.sent_until, name) or 0)} end
 local most = (sends or alive == 0) and tonumber(arg.most) or 0
 local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end

@@ -2,7 +2,7 @@
 -- Do what is due in a partition: send unconfirmed deliveries again, end expired locks and those of subscribers that left, end an expired
 -- owner's lease, and go on clearing what an attach found locked. Report expired subscriptions, and whether the outbox has something that
 -- is due. Hand out items, trim the log, and forget names of publishes whose repeats nobody has to recognise any more.
--- ARGV: now revision frontend sent number retry
+-- ARGV: now revision frontend number retry
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end

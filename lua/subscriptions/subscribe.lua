@@ -2,7 +2,7 @@
 -- Add subscriptions, or change their options. With `must` the subscription has to exist, and an empty `qos` or `batch` keeps the old
 -- one, so that a log reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A partition owner that subscribes
 -- for shared use loses its partition. A subscription to a collection has a `scope`. A `selector` of `=` keeps the old one.
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos batch must lease scope named several selector
+-- ARGV: now revision frontend number retry max_subscribers | subid jid credit qos batch must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end

@@ -7,11 +7,11 @@ import pytest
 
 from broker.analytics.figures import Node
 from broker.analytics.processes import add_up_samples, outlook_of, service, use_at
+from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import read_costs
 from broker.scaling.model import SAFE_USE, Uses, uses
 from broker.scaling.model import Service as Modelled
 from broker.scaling.usage import MINUTE_MS, REDIS, Usage, read_all
-from frontends.tools.bench.predicted import TIMING
 from tests.analytics.pictured import node
 
 LASTED_MS = 10 * MINUTE_MS
@@ -46,10 +46,10 @@ def test_three_times_the_load(rate: float, frontends: int, share: float) -> None
     """A load predicts how busy the busiest frontend and master are at three times that, whatever a job costs there."""
     shape, costs = Modelled(frontends=frontends, masters=4, queues=QUEUES), read_costs()
     now, later = (
-        add_up_samples(_samples(shape, uses(costs.single, shape, of, TIMING), share), 0, LASTED_MS)
+        add_up_samples(_samples(shape, uses(costs.single, shape, of, HEARTBEAT_SECONDS), share), 0, LASTED_MS)
         for of in (rate, 3 * rate)
     )
-    outlook = outlook_of(now, _nodes(), costs, TIMING)
+    outlook = outlook_of(now, _nodes(), costs, HEARTBEAT_SECONDS)
     assert outlook.service.frontends == frontends and outlook.service.masters == 4
     for kind in ("xmpp", REDIS):
         least, most = use_at(now[kind], outlook, 3)
@@ -70,7 +70,7 @@ def test_service() -> None:
         )
     ]
     found += [Usage(REDIS, "Redis", 0, 9_000), Usage(REDIS, "Redis", LASTED_MS, 9_000 + 90_000), Usage(REDIS, "", 0, 0)]
-    made = service([*found, *found], _nodes(), (0, LASTED_MS), read_costs(), TIMING)
+    made = service([*found, *found], _nodes(), (0, LASTED_MS), read_costs(), HEARTBEAT_SECONDS)
     assert made.missing == ""
     xmpp, redis, servers = made.resources
     assert (xmpp.kind, xmpp.processes, redis.kind, redis.processes) == ("xmpp frontends", 2, "Redis masters", 1)
@@ -89,14 +89,14 @@ def test_service() -> None:
 )
 def test_nothing_recorded(found: Sequence[Usage]) -> None:
     """Without samples there is no figure, and the report says which are missing."""
-    made = service(found, _nodes(), (0, LASTED_MS), read_costs(), TIMING)
+    made = service(found, _nodes(), (0, LASTED_MS), read_costs(), HEARTBEAT_SECONDS)
     assert made.resources == () and "is not recorded" in made.missing
 
 
 def test_redis_is_not_recorded() -> None:
     """Without samples of Redis the frontends' are there, and the report says why."""
     found = [Usage("rest", "a", 0, 0, 0), Usage("rest", "a", LASTED_MS, 60_000, 600)]
-    made = service(found, [], (0, LASTED_MS), read_costs(), TIMING)
+    made = service(found, [], (0, LASTED_MS), read_costs(), HEARTBEAT_SECONDS)
     assert [each.kind for each in made.resources] == ["rest frontends"] and "INFO" in made.missing
 
 

@@ -467,7 +467,7 @@ class Model:
         ) > limit
 
     def resend(self, frontend: str, previous: str, after: int) -> list[tuple[object, ...]]:
-        """Return a frontend's deliveries past its sent mark, which the frontend that takes over has to send."""
+        """Return a frontend's deliveries after a sequence, which the frontend that takes over has to send."""
         taken: list[tuple[object, ...]] = []
         for item in self.items.values():
             lock = item.lock
@@ -477,8 +477,6 @@ class Model:
                 body = lock.message if lock.stage == "deliver" else item.version.body
                 taken.append((lock.jid, item.name, lock.token, lock.attempt - item.untried, body, lock.stage))
                 lock.frontend = frontend
-            elif previous != frontend:
-                lock.frontend = "-"
         return taken
 
     def renumbered(self, name: str, sequence: int) -> None:

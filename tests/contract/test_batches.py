@@ -12,8 +12,7 @@ from broker.model.names import Jid
 from broker.model.qos import Qos, Stage
 from broker.model.results import Done, HeldLocks, Subscribed
 from broker.redis_core.core import RedisCore
-from broker.redis_core.maintenance import heartbeat
-from broker.redis_core.partitions import send_marks
+from broker.redis_core.maintenance import heartbeat, sent_until
 from broker.redis_core.partitions.delivery_batches import BYTES
 from tests.contract.conftest import Asked, Door, MakeCore
 
@@ -104,7 +103,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a frontend be dead soon after its last heartbeat."""
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
-    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(sent_until, "READ_SECONDS", 0.0)
 
 
 async def _dying(core: RedisCore, door: Door, node: str, qos: Qos) -> Sequence[Delivery]:

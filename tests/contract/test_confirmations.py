@@ -22,8 +22,7 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
 from broker.model.results import Done, HeldLocks, Refused, Retracted, Subscribed
-from broker.redis_core.maintenance import heartbeat
-from broker.redis_core.partitions import send_marks
+from broker.redis_core.maintenance import heartbeat, sent_until
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore, lose_reply
 from tests.contract.proxy import LossyNetwork
@@ -133,7 +132,7 @@ async def test_frontend_dies_between_the_steps(
 ) -> None:
     """X8: one frontend dies after `received`, before it sends `deliver`; another sends it, and never the item again."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
-    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(sent_until, "READ_SECONDS", 0.0)
     (dying, door), (other, its_door) = await make_core(), await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker import codec
+from broker import codec, keys
 from broker.model.attempts import from_header
 from broker.model.commands import (
     Affiliate,
@@ -533,8 +533,8 @@ async def test_next_life_of_a_fast_node_too(core: RedisCore, door: Door, node: s
     assert door.deliveries[-1].token > door.deliveries[-2].token
 
 
-async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, store: Store) -> None:
-    """Guarantee 6: sent marks are bounded by the live frontends; one that drains removes its own."""
+async def test_resigned_frontend_leaves_nothing(make_core: MakeCore, node: str, store: Store) -> None:
+    """Guarantee 6: what is kept of frontends is bounded by the live ones; one that drains removes its own."""
     core, _door = await make_core()
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -542,7 +542,9 @@ async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, 
     await core.drain(2)
     await core.stop()
     async with store.client() as client:
-        assert [key async for key in client.scan_iter(f"sq:*{node}*:send_marks")] == []
+        assert not await client.exists(keys.of_process("served_partitions", core.frontend))
+        assert not await client.hexists(keys.of_service("sent_until"), core.frontend)
+        assert await client.zscore(keys.of_service("frontends"), core.frontend) is None
 
 
 async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> None:

@@ -17,9 +17,8 @@ from broker.model.problems import Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
 from broker.redis_core import core as core_module
 from broker.redis_core.core import RedisCore
-from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.maintenance import heartbeat, sent_until
 from broker.redis_core.maintenance.instances import DoorHeartbeat
-from broker.redis_core.partitions import send_marks
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -32,7 +31,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no frontend die of itself, and make heartbeats frequent."""
     monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 600_000)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
-    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(sent_until, "READ_SECONDS", 0.0)
 
 
 async def owing(core: RedisCore, door: Door, node: str) -> int:
@@ -69,31 +68,30 @@ async def test_doors(make_core: MakeCore) -> None:
 async def test_idle_pipelines(
     make_core: MakeCore, store: Store, node: str, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many partitions are looked at, few pipelines stay; where they leave sent marks, others take over at the end."""
+    """However many partitions are looked at, few pipelines stay, and only those that hand something out are noted."""
     monkeypatch.setattr(core_module, "IDLE_PIPELINES", 4)
     core, door = await make_core()
     assert await core.ask(Declare(node, ADMIN, {"stanzaq#partitions": ("12",)})) == Declared(node)
 
-    def has_left_marks() -> bool:
+    async def noted() -> int:
         core.drop_idle()
-        return core._left_marks
+        async with store.client() as client:
+            return int(await client.zcard(keys.of_process("served_partitions", core.frontend)))
 
     await core._sweeper.sweep_all()
-    assert not has_left_marks() and len(core.pipelines()) <= 4
+    core.drop_idle()
+    assert await noted() == 0 and len(core.pipelines()) <= 4
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 100, group="g")), Subscribed)
     for number in range(12):
         published = await core.ask(Publish(node, ADMIN, None, b"payload", 7, partition=number))
         assert isinstance(published, Published)
     await door.until(lambda: len(door.deliveries) == 12)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not has_left_marks():  # noqa: ASYNC110  (a heartbeat reports what was sent)
+        while await noted() > 4:  # noqa: ASYNC110  (heartbeats find out)
             await asyncio.sleep(0.01)
     # What was handed out is acknowledged as before.
     for each in door.deliveries:
         assert isinstance(await core.ask(Retract(node, W1, each.item_id, each.token)), Retracted)
-    await core.stop()
-    async with store.client() as client:
-        assert await client.zscore(keys.of_service("frontends"), core.frontend)
 
 
 @pytest.mark.parametrize(

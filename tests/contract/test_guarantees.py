@@ -327,6 +327,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)
         self.judge(frontend, answer, outcome, lost=lost)
 
+    @rule(frontend=frontends)
+    def beat(self, *, frontend: int) -> None:
+        """Send a heartbeat: all that came before this time is sent, unless a reply is lost."""
+        if not self.doubtful[frontend]:
+            self.sent[self.frontends[frontend]] = self.model.now
+
     # Crashes.
 
     @rule(frontend=frontends)
@@ -343,7 +349,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Take over deliveries of dead frontends; a second takeover finds nothing."""
         for dead in self.dead:
             self.search(frontend, dead, None)
-            again = self.queue.run("take_over", frontend="late", previous=dead)
+            age_ms = self.model.now - self.sent.get(dead, 0)
+            again = self.queue.run("take_over", frontend="late", previous=dead, age_ms=age_ms)
             assert again.deliveries == []
         self.dead.clear()
 
@@ -514,26 +521,26 @@ class QueueMachine(RuleBasedStateMachine):
         return {"": "", "right": str(right), "old": str(right - 1)}[kind]
 
     def call(self, frontend: int, name: str, rows: list[dict[str, Any]], fixed: dict[str, Any] | None = None) -> Answer:
-        """Run a script as a frontend does: after a lost reply it searches first, and it reports what it has sent."""
+        """Run a script as a frontend does: after a lost reply it searches first."""
         whose = self.frontends[frontend]
         if self.doubtful[frontend]:
             self.doubtful[frontend] = False
             self.search(frontend, whose, self.received[frontend])
-        mark = self.received[frontend] or ""
-        if mark:
-            self.sent[whose] = int(mark)
-        return self.queue.run(name, *rows, frontend=whose, sent=mark, **(fixed or {}))
+        return self.queue.run(name, *rows, frontend=whose, **(fixed or {}))
 
     def search(self, frontend: int, previous: str, after: int | None) -> None:
         """Search for unsent deliveries, and compare the result with the model's."""
-        mark = self.sent.get(previous, 0) if after is None else after
-        expect = self.model.resend(self.frontends[frontend], previous, mark)
+        # Of a dead one all is sent that it was handed up to its last heartbeat.
+        age_ms = self.model.now - self.sent.get(previous, 0)
+        since = (self.model.now - age_ms) * 1_000 if after is None else after
+        expect = self.model.resend(self.frontends[frontend], previous, since)
         found, scan, upto = [], "0", ""
         while True:
             answer = self.queue.run(
                 "take_over",
                 frontend=self.frontends[frontend],
                 previous=previous,
+                age_ms=age_ms,
                 after="" if after is None else after,
                 upto=upto,
                 scan=scan,

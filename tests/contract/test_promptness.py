@@ -1,6 +1,8 @@
 """Due work is done at once, however much it is: measured by counts, so that a slow machine does not matter."""
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +12,10 @@ from broker import keys
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
-from broker.model.results import Declared, Refused, Retracted
+from broker.model.results import Declared, Published, Refused, Retracted
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
-from broker.redis_core.maintenance import heartbeat, sweeper
-from broker.redis_core.partitions import send_marks
+from broker.redis_core.maintenance import heartbeat, sent_until, sweeper
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.redis_client.node import RedisNode
 from tests.contract.conftest import MakeCore, Store
@@ -24,15 +25,17 @@ ALICE, WORKER = Jid("alice@x"), Jid("w@x/1")
 
 
 class Trips:
-    """Counts the round trips of all cores to Redis."""
+    """Counts the round trips of all cores to Redis, and the calls of each operation."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Begin at none."""
         self.count = 0
+        self.calls = Counter[Any]()
         exchange = RedisNode._exchange
 
         async def counted(master: RedisNode, lines: Sequence[Any]) -> list[Any]:
             self.count += 1
+            self.calls.update(line[1] for line in lines)
             return await exchange(master, lines)
 
         monkeypatch.setattr(RedisNode, "_exchange", counted)
@@ -117,37 +120,43 @@ async def test_due_again_after_another_has_swept(
                 await none_due(other, store)
 
 
-async def test_one_report_of_a_delivery(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A delivery that is followed by no other costs one sweep that reports it as sent, however many heartbeats come meanwhile."""
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.02)
-    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.3)
-    sweeps: list[PartitionPipeline] = []
-    sweep = PartitionPipeline.sweep
-
-    def counted(pipeline: PartitionPipeline) -> None:
-        sweeps.append(pipeline)
-        sweep(pipeline)
-
-    monkeypatch.setattr(PartitionPipeline, "sweep", counted)
-    core, door = await make_core()
-    await declared(core, node)
-    await core.ask(Subscribe(node, WORKER, WORKER, 1))
-    await core.ask(Publish(node, ALICE, None, b"x", 1))
-    await door.until(lambda: bool(door.deliveries))
+async def test_sent_without_a_sweep(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A9: what four frontends handed out in 32 queues is known to be sent by their heartbeats alone: nothing is swept for it."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(sent_until, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 10**9)
+    cores = [await make_core() for _ in range(4)]
+    queues = [f"{node}-{number}" for number in range(32)]
+    for queue in queues:
+        await declared(cores[0][0], queue)
+        await cores[0][0].ask(Subscribe(queue, WORKER, WORKER, 1))
+    for core, _door in cores:
+        await core._sweeper.sweep_all()
+    trips = Trips(monkeypatch)
+    for number in range(90):
+        queue, (publishing, _), (acknowledging, _) = queues[number % 32], cores[number % 4], cores[(number // 4) % 4]
+        published = await publishing.ask(Publish(queue, ALICE, None, b"x", 1))
+        assert isinstance(published, Published)
+        assert isinstance(await acknowledging.ask(Retract(queue, WORKER, published.item_id)), Retracted)
+    now = time.monotonic()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while any(each.unreported or not each.quiet for each in core.pipelines()):  # noqa: ASYNC110  (nobody is told)
+        while any(core.sent_until < now for core, _door in cores):  # noqa: ASYNC110  (heartbeats find out)
             await asyncio.sleep(0.02)
-    assert len(sweeps) == 1
+    assert sum(len(door.deliveries) for _core, door in cores) == 90
+    assert trips.calls["publish"] == trips.calls["retract"] == 90
+    assert trips.calls["sweep"] <= 4
 
 
 async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A9: a dead frontend's deliveries in many partitions are taken over in a few round trips, not one after another."""
     core, _ = await make_core()
     await declared(core, node, stanzaq__partitions="300")
-    marks = [keys.of_partition("send_marks", each) for each in await partitions_of(core, node)]
+    partitions = await partitions_of(core, node)
+    sessions = [keys.of_partition("meta", each) for each in partitions]
     async with store.client() as client:
-        for name in marks:
-            await client.hset(name, "dead", "5")
+        await client.zadd(keys.of_process("served_partitions", "dead"), dict.fromkeys(map(str, partitions), 0))
+        for name in sessions:
+            await client.hset(name, "session/dead", "5")
         for task in core._running:
             task.cancel()
         looked = asyncio.Event()
@@ -158,8 +167,8 @@ async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatc
 
         monkeypatch.setattr(core._sweeper, "sweep_all", look)
         trips = Trips(monkeypatch)
-        await core._sweeper._take_over("dead")
-        assert looked.is_set() and not any([await client.exists(name) for name in marks])
+        await core._sweeper._take_over(heartbeat.DeadFrontend("dead", 0.0))
+        assert looked.is_set() and not any([await client.hexists(name, "session/dead") for name in sessions])
     assert trips.count <= 20
 
 

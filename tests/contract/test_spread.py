@@ -59,6 +59,7 @@ from broker.model.results import (
 )
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance.heartbeat import DeadFrontend
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.registry.partitioner import choose_by_hash
 from broker.settings import Settings
@@ -467,7 +468,7 @@ class SpreadMachine(RuleBasedStateMachine):
         await link.close()
         self.cores[front] = self._core()
         self.clock.now += 2_000
-        await self.cores[(front + 1) % 3][0]._sweeper._take_over(core.frontend)
+        await self.cores[(front + 1) % 3][0]._sweeper._take_over(DeadFrontend(core.frontend, 0.0))
 
     # Invariants of the whole node.
 

@@ -85,13 +85,6 @@ async def test_answers_during_the_next_call(scene: Scene) -> None:
     assert [each.item_id for each in scene.door.deliveries] == ["a", "b"]
 
 
-async def test_a_closing_stream(scene: Scene) -> None:
-    """Guarantee 4: the call that tells Redis that all is sent follows the deliveries of the call before it."""
-    scene.core.router(scene.node).pipeline()._closing = True
-    await scene.both()
-    assert scene.order == [(SENT, "a"), (ANSWERED, "a"), (SENT, "b"), (ANSWERED, "b")]
-
-
 @pytest.mark.parametrize("fault", [ValueError(), CoreUnavailable("for this test")])
 async def test_the_next_call_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
     """Guarantee 1: the answers and deliveries of the last call are given once, whatever happens to the next one."""

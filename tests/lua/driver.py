@@ -56,7 +56,6 @@ NOTICES: Final = {
 DEFAULTS: Final[Mapping[str, str]] = {
     "revision": "",
     "frontend": "f1",
-    "sent": "",
     "dedupe": "overwrite",
     "dedupe_ms": "600000",
     "once_ms": "7200000",
@@ -70,7 +69,9 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "scan": "0",
     "grave_seconds": "60",
     "dead_after_ms": "3000",
+    "sent_until": "",
     "after": "",
+    "age_ms": "600000",
     "upto": "",
     "past": "0-0",
     "till": "+",

@@ -266,10 +266,3 @@ def test_lost_by_hand(queue: Queue) -> None:
     queue.now += 5_000
     answer = queue.expire()
     assert (answer.deliveries, answer.due) == ([], queue.now + 10_000)
-
-
-def test_marks(queue: Queue) -> None:
-    """A call with a sent mark stores it."""
-    (delivery,) = taken(queue, "acknowledged", "a")
-    queue.run("confirm", queue.confirmed(W1, delivery) | {"message": ""}, sent=17)
-    assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"

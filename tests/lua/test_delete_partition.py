@@ -10,7 +10,6 @@ def test_frees_all(queue: Queue) -> None:
     """P24: subscribers are returned, everything is freed but a mark, and the mark expires."""
     everything(queue)
     queue.publish("x", dedupe="ignore")
-    queue.expire(sent=3)
     queue.subscribe(W2, 0)
     queue.retract(W1, "locked", request="r")
     scan, told = queue.run("delete_partition", grave_seconds=60).rows

@@ -74,6 +74,7 @@ def test_keys(found: Operation) -> None:
         {"jid"},
         {"service"},
         {"qos"},
+        {"process"},
     )
     if found.name == "delete_partition":
         assert set(found.keys) == {row.name for row in keys.TABLE if row.holder == "partition"}

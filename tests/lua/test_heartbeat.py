@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from broker import keys
 from tests.lua.driver import T0
 from tests.lua.records import Records
 
@@ -13,7 +14,7 @@ def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, 
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, dead_after_ms=3_000, most=2, beaten=0
     )
     assert (code, now) == ("ok", T0 + after_ms)
-    return [dead, due]
+    return [[name for name, _age_ms in dead], due]
 
 
 def test_lapse(records: Records) -> None:
@@ -23,6 +24,25 @@ def test_lapse(records: Records) -> None:
     assert beat(records, "f2", 3_000) == [["f1"], []]
     assert beat(records, "f3", 3_001) == [["f1"], []]
     assert beat(records, "f2", 3_002, ("taken-over", "f1", 0)) == [[], []]
+
+
+def test_what_is_sent(records: Records) -> None:
+    """Guarantee 4: of a dead frontend is told how old that is which it may not have sent; all, if it has told nothing."""
+
+    def ages(after_ms: int, frontend: str, sent_until: int | str = "", *rows: dict[str, Any]) -> list[Any]:
+        at = T0 + after_ms
+        fixed = {"now": at, "frontend": frontend, "dead_after_ms": 3_000, "most": 2, "beaten": 0}
+        dead: list[Any] = records.run("heartbeat", *rows, **fixed, sent_until=sent_until)[2]
+        return dead
+
+    ages(0, "f1", T0 - 1_500)
+    ages(0, "f2")
+    # A heartbeat that runs late, or twice, tells of an earlier time.
+    ages(400, "f1", T0 - 1_600)
+    assert ages(3_500, "f3") == [["f2", T0 + 3_500], ["f1", 5_100]]
+    over = {"kind": "taken-over", "name": "f1", "at": 0}
+    assert ages(3_501, "f3", "", over) == [["f2", T0 + 3_501]]
+    assert not records.client.hexists(keys.of_service("sent_until"), "f1")
 
 
 def test_taken_over_but_alive(records: Records) -> None:

@@ -135,7 +135,7 @@ class Scene:
             self.subscribe,
             self.subscribe,
             self.pass_time,
-            lambda queue: queue.expire(sent=self.dice.choice(["", "5", "-"])),
+            lambda queue: queue.expire(),
             lambda queue: queue.unsubscribe(self.jid(), release=self.dice.choice(["", "1"])),
             lambda queue: queue.run("subscribe_log", self.follower()),
             lambda queue: queue.commit(self.jid(), f"{queue.now}-0"),

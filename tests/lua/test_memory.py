@@ -18,7 +18,7 @@ GIVE_BACK = frozenset(
      "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "expire_tickets",
      "force_release", "disconnect_frontend", "receive", "release_reader", "leave_work",
      "subscribe", "subscribe_log", "turn", "receive_by_reference", "check_references", "acquire_partition",
-     "acquire_reader"}
+     "acquire_reader", "note_served"}
 )  # fmt: skip
 """Operations that free memory, let workers come who free it, or keep locks alive: they run without any left."""
 
@@ -61,7 +61,7 @@ def test_workers_go_on(full: Queue) -> None:
     (letter,) = full.letters(full.unlock(W1, "e", dead_letter="1"))
     assert full.end(letter.entry).words == ["ok"]
     full.now += 60_000
-    assert len(full.expire(sent=3).notices) == 6
+    assert len(full.expire().notices) == 6
     assert full.run("take_over", previous="f1", frontend="f2").code == "ok"
     assert full.unsubscribe(W1, release="1").words == ["ok"]
     assert full.run("purge").rows == [6]

@@ -215,3 +215,17 @@ def test_ordered_in_place_of_a_bound(unopened: Queue) -> None:
         given += unopened.retract(W1, f"a{number}").given
     assert given == [(W1, "a1"), (W1, "a2")]
     clean(unopened)
+
+
+def test_a_version_that_waited_for_its_lock(ordered: Queue) -> None:
+    """A later version of a locked item follows in the order of its publish, before what was published after it."""
+    publish(ordered, ("a1", "a"))
+    ordered.subscribe(W1, 10)
+    assert publish(ordered, ("a1", "a"), ("a2", "a")) == []
+    assert ordered.retract(W1, "a1").given == [(W1, "a1")]
+    assert publish(ordered, ("a3", "a"), ("a1", "a")) == []
+    assert ordered.unlock(W1, "a1").given == [(W1, "a2")]
+    assert ordered.retract(W1, "a2").given == [(W1, "a3")]
+    assert ordered.retract(W1, "a3").given == [(W1, "a1")]
+    ordered.retract(W1, "a1")
+    clean(ordered)

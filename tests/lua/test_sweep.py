@@ -72,12 +72,6 @@ def test_delays_and_deadlines(queue: Queue) -> None:
     assert queue.expire().given == [(W1, "a")]
 
 
-def test_redelivery_marks(queue: Queue) -> None:
-    """A call with a sent mark stores it."""
-    queue.expire(sent=17)
-    assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"
-
-
 def test_no_time_given(queue: Queue) -> None:
     """Guarantee 5: without a given time the clock is Redis's own."""
     queue.now = ""  # type: ignore[assignment]
@@ -88,14 +82,6 @@ def test_no_time_given(queue: Queue) -> None:
     queue.now = 0
     ((row,), _reached) = queue.page()
     assert answer.words == ["ok"] and abs(row[3] // 1000 - seconds) < 60
-
-
-def test_takes_the_mark_back(queue: Queue) -> None:
-    """A frontend that is about to stop removes its mark: marks are bounded by live frontends (guarantee 6)."""
-    queue.expire(sent="7")
-    assert queue.client.hgetall(queue.key("send_marks")) == {b"f1": b"7"}
-    queue.expire(sent="-")
-    assert queue.client.exists(queue.key("send_marks")) == 0
 
 
 def test_old_journal_goes(queue: Queue) -> None:

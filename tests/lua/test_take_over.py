@@ -1,16 +1,17 @@
 """take_over: deliveries that a frontend did not send."""
 
-import pytest
-
+from broker.redis_core.maintenance.sweeper import CLOCK_SECONDS, LATE_SECONDS
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1, W2
 
 
-def resend(queue: Queue, frontend: str, previous: str, after: int | str = "") -> list[tuple[str, str, int]]:
+def resend(
+    queue: Queue, frontend: str, previous: str, after: int | str = "", age_ms: int = 60_000
+) -> list[tuple[str, str, int]]:
     """Run a whole search; return subscriber, item and token."""
-    found, scan, upto = [], "0", ""
+    found, scan, upto, of = [], "0", "", {"frontend": frontend, "previous": previous, "after": after, "age_ms": age_ms}
     while True:
-        answer = queue.run("take_over", frontend=frontend, previous=previous, after=after, upto=upto, scan=scan)
+        answer = queue.run("take_over", upto=upto, scan=scan, **of)
         found += [(d.jid, d.item, d.token) for d in answer.deliveries]
         scan, upto = answer.rows
         if scan == "0":
@@ -23,14 +24,33 @@ def given(answer: Answer) -> list[tuple[str, str, int]]:
 
 
 def test_unsent_only(queue: Queue) -> None:
-    """X8, guarantee 4: deliveries past a dead frontend's mark are sent again, with the same token, by one other."""
+    """X8, guarantee 4: what a dead frontend was handed lately is sent again, with the same token, by one other."""
     queue.subscribe(W1, 2)
     queue.subscribe(W2, 2)
-    first = queue.publish("a", "b")
-    unsent = queue.publish("c", "d", sent=first.token)
-    assert resend(queue, "f2", "f1") == given(unsent)
-    assert resend(queue, "f3", "f1") == []
-    assert resend(queue, "f2", "f1") == []
+    queue.publish("a", "b")
+    queue.now += 5_000
+    unsent = queue.publish("c", "d")
+    queue.now += 3_000
+    assert resend(queue, "f2", "f1", age_ms=7_999) == given(unsent)
+    assert resend(queue, "f3", "f1", age_ms=7_999) == []
+    assert resend(queue, "f2", "f1", age_ms=7_999) == []
+
+
+def test_all_is_sent(queue: Queue) -> None:
+    """Of a frontend that has stopped in order nothing is sent again: all is sent until a time to come."""
+    queue.subscribe(W1, 1)
+    queue.publish("a")
+    assert resend(queue, "f2", "f1", age_ms=-4_000_000_000_000_000) == []
+
+
+def test_a_clock_that_was_ahead(queue: Queue) -> None:
+    """Guarantee 4: after a failover to a master whose clock is behind, too much is sent again rather than too little."""
+    queue.subscribe(W1, 2)
+    queue.publish("sent")
+    queue.now -= 2_000
+    queue.publish("unsent")
+    queue.now += 500
+    assert [item for _jid, item, _token in resend(queue, "f2", "f1", age_ms=1_000)] == ["sent", "unsent"]
 
 
 def test_of_others(queue: Queue) -> None:
@@ -44,7 +64,7 @@ def test_of_others(queue: Queue) -> None:
 
 
 def test_its_successor_dies_too(queue: Queue) -> None:
-    """Deliveries that were taken over and not marked sent are taken over again when that frontend dies too."""
+    """What was taken over is taken over again when that frontend dies too."""
     queue.subscribe(W1, 5)
     taken = given(queue.publish("a"))
     assert resend(queue, "f2", "f1") == resend(queue, "f3", "f2") == taken
@@ -86,18 +106,12 @@ def test_late(queue: Queue) -> None:
     assert {item for _jid, item, _token in resend(queue, "f2", "f1")} == {"a", "b", "d", "e"}
 
 
-@pytest.mark.parametrize("end", ["lapsed", "resigned"])
-def test_session_goes_with_its_frontend(queue: Queue, end: str) -> None:
-    """Guarantee 6: no session of a frontend that is gone is kept; it is found by its mark."""
+def test_session_goes_with_its_frontend(queue: Queue) -> None:
+    """Guarantee 6: no session of a frontend that is gone is kept."""
     resend(queue, "f1/7", "f1", after=0)
     assert queue.client.hget(queue.key("meta"), "session/f1") == b"7"
-    assert queue.client.hget(queue.key("send_marks"), "f1") == b"0"
-    if end == "lapsed":
-        resend(queue, "f2", "f1")
-    else:
-        queue.expire(frontend="f1/7", sent="-")
+    resend(queue, "f2", "f1")
     assert queue.client.hget(queue.key("meta"), "session/f1") is None
-    assert "send_marks" not in queue.kept()
 
 
 def test_expired(queue: Queue) -> None:
@@ -106,16 +120,6 @@ def test_expired(queue: Queue) -> None:
     queue.publish("a")
     queue.now += 60_000
     assert resend(queue, "f2", "f1") == []
-
-
-def test_mark_goes_with_its_frontend(queue: Queue) -> None:
-    """Guarantee 6: a dead frontend's mark is removed, and its sent deliveries are still not sent again."""
-    queue.subscribe(W1, 5)
-    token = queue.publish("a").token
-    queue.publish("b", sent=token)
-    resend(queue, "f2", "f1")
-    assert "send_marks" not in queue.kept()
-    assert resend(queue, "f3", "f1") == []
 
 
 def test_in_bounded_parts(queue: Queue) -> None:
@@ -130,3 +134,11 @@ def test_in_bounded_parts(queue: Queue) -> None:
             break
     assert len(taken) == 600
     assert resend(queue, "f2", "f1") == taken
+
+
+def test_a_clock_that_is_ahead(queue: Queue) -> None:
+    """Guarantee 4: after a failover to a master whose clock is two seconds ahead, what is unsent looks older."""
+    queue.subscribe(W1, 1)
+    unsent = given(queue.publish("unsent"))
+    queue.now += 1_500 + 2_000
+    assert resend(queue, "f2", "f1", age_ms=1_500 + int(1_000 * (CLOCK_SECONDS + LATE_SECONDS))) == unsent

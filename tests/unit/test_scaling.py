@@ -1,10 +1,10 @@
 """The model of a service, and the file of costs that it is fed with."""
 
-import math
 from dataclasses import replace
 
 import pytest
 
+from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import Cost, Costs, Measured, read, read_costs
 from broker.scaling.model import (
     LIMITS,
@@ -14,18 +14,16 @@ from broker.scaling.model import (
     calls_of_job,
     core_hours,
     max_uses,
-    sweeps_per_s,
     uses,
 )
 from frontends.tools.bench.costs import fit_cost
-from frontends.tools.bench.predicted import TIMING, compare, shapes
+from frontends.tools.bench.predicted import compare, shapes
 from frontends.tools.bench.processes import Shape, Spent
 
 SIMPLE = Costs(
     redis=Cost(40, 70),
     frontend=Cost(100, 80),
     xmpp=Cost(200, 0),
-    sweep_us=60,
     beat_us=30,
     beat_frontend_us=50,
 )
@@ -40,9 +38,9 @@ SERVICES = [
 def test_job_of_one_call_each() -> None:
     """Without anything shared, a job is an item and two calls: at its limit a process has no time left."""
     service = Service(under_way=0)
-    found = uses(SIMPLE, service, 1_000, replace(TIMING, read_s=math.inf))
-    assert found.redis_us == pytest.approx(40 + 2 * 70 + 30 / TIMING.beat_s / 1_000)
-    assert found.frontend_us == pytest.approx(100 + 2 * 80 + 50 / TIMING.beat_s / 1_000)
+    found = uses(SIMPLE, service, 1_000, HEARTBEAT_SECONDS)
+    assert found.redis_us == pytest.approx(40 + 2 * 70 + 30 / HEARTBEAT_SECONDS / 1_000)
+    assert found.frontend_us == pytest.approx(100 + 2 * 80 + 50 / HEARTBEAT_SECONDS / 1_000)
     assert found.frontends == pytest.approx(1_000 * found.frontend_us / US)
     assert core_hours(found) == pytest.approx(found.job_us * 1_000_000 / US / 3_600)
 
@@ -51,9 +49,9 @@ def test_job_of_one_call_each() -> None:
 @pytest.mark.parametrize("use", [SAFE_USE, 1.0])
 def test_most(service: Service, use: float) -> None:
     """At the highest rate exactly the first limit is reached, and nothing below it."""
-    at = max_uses(read_costs().single, service, TIMING, use)
+    at = max_uses(read_costs().single, service, HEARTBEAT_SECONDS, use)
     assert max(at.of(name) for name in LIMITS) == pytest.approx(use, rel=1e-3) == at.of(at.first)
-    below = uses(read_costs().single, service, at.rate * 0.9, TIMING)
+    below = uses(read_costs().single, service, at.rate * 0.9, HEARTBEAT_SECONDS)
     assert max(below.of(name) for name in LIMITS) < use
 
 
@@ -65,28 +63,16 @@ def test_commands_share_calls() -> None:
     assert calls_of_job(Service(partitions=4), 0, 20) == pytest.approx(2 / 5)
 
 
-def test_sweeps() -> None:
-    """A rare delivery costs one sweep; a pair is swept less than once a look, and not at all where calls report."""
-    service = Service(frontends=10, queues=100)
-    assert sweeps_per_s(service, 2.0, TIMING) == pytest.approx(1.0, rel=1e-2)
-    for calls in (100.0, 1_000.0, 10_000.0):
-        assert sweeps_per_s(service, calls, TIMING) < min(calls / 2, service.pairs / TIMING.read_s)
-    assert sweeps_per_s(service, 1e9, TIMING) < 0.01
-
-
-def test_batches_are_reported_together() -> None:
-    """The items of a stanza are delivered by one call, and reported by one sweep."""
-    service = Service(frontends=100, queues=10_000)
-    single, batched = (uses(each, service, 100.0, TIMING) for each in (SIMPLE, replace(SIMPLE, batch=20)))
-    assert single.sweeps == pytest.approx(100, rel=1e-2)
-    assert batched.sweeps == pytest.approx(5, rel=1e-2)
-
-
 def test_frontends_in_excess() -> None:
-    """Ten times the frontends for the same masters carry less: their sweeps use up the masters."""
-    few = Service(frontends=20, masters=20, queues=1_000, servers=100)
-    rates = [max_uses(read_costs().single, replace(few, frontends=count), TIMING).rate for count in (20, 40, 400)]
-    assert rates[2] < rates[1]
+    """Ten times the frontends for the same masters carry a twentieth less, all of it for heartbeats: rare jobs cost no more."""
+    costs, few = read_costs().single, Service(frontends=40, masters=20, queues=1_000, servers=100)
+
+    def kept(costs: Costs) -> float:
+        least, most = (max_uses(costs, replace(few, frontends=count), HEARTBEAT_SECONDS).rate for count in (40, 400))
+        return most / least
+
+    assert kept(costs) == pytest.approx(0.95, abs=0.01)
+    assert kept(replace(costs, beat_us=0)) == pytest.approx(1, abs=0.002)
 
 
 def test_hot_queue() -> None:
@@ -100,7 +86,7 @@ def test_hot_queue() -> None:
 def test_partitions_cost_as_queues() -> None:
     """A job costs each process as much in a queue of four partitions as in four queues."""
     split, apart = (
-        uses(read_costs().single, service, 1_000, TIMING)
+        uses(read_costs().single, service, 1_000, HEARTBEAT_SECONDS)
         for service in (Service(frontends=2, partitions=4), Service(frontends=2, queues=4))
     )
     assert split == apart
@@ -134,11 +120,11 @@ def test_costs_are_found_again() -> None:
 def test_sleep_costs() -> None:
     """A call after sleep costs more, so half of the load takes more than half of the time; a busy process never sleeps."""
     wakes = replace(SIMPLE, redis=Cost(40, 70, 150), beat_us=0)
-    service, awake = Service(under_way=0), replace(TIMING, read_s=math.inf)
+    service = Service(under_way=0)
     for rate in (1_000, 2_000):
-        found = uses(wakes, service, rate, awake)
+        found = uses(wakes, service, rate, HEARTBEAT_SECONDS)
         assert found.redis_us == pytest.approx(40 + 2 * (70 + 150 * (1 - found.master)))
-    assert uses(wakes, service, 10_000, awake).redis_us == 40 + 2 * 70
+    assert uses(wakes, service, 10_000, HEARTBEAT_SECONDS).redis_us == 40 + 2 * 70
 
 
 def test_comparison() -> None:

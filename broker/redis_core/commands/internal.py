@@ -55,10 +55,14 @@ class Sweep:
 
 @frozen
 class TakeOver:
-    """Take over what the `previous` frontend has not sent; `after` None means after its sent mark, `upto` None up to now."""
+    """Send again what was handed to the `previous` frontend in the last `age_ms`, or else after the sequence `after`.
+
+    With `upto` None it looks at all up to now.
+    """
 
     node: str
     previous: str
+    age_ms: int
     after: int | None = None
     upto: int | None = None
     scan: str = "0"

@@ -11,10 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 import structlog
 
 from broker import keys
+from broker.model.frozen import frozen
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.redis_client.client import Server, Value
@@ -28,6 +30,9 @@ HEARTBEAT_SECONDS = 0.5
 DEAD_AFTER_MS = 2_000
 """A frontend without a heartbeat for so long is dead: others take it over and send its deliveries again within 5 s."""
 
+ALL_SENT_MS: Final = 4_000_000_000_000_000
+"""The time until which all is sent of a frontend that has stopped in order: after all others."""
+
 MAX_SWEEPS = 1_000
 """Sweeps that a frontend runs at once at most; it leaves other due partitions to other frontends, or to its next heartbeat."""
 
@@ -36,6 +41,14 @@ CHANGES_SECONDS = 2.0
 
 LISTEN_PAUSE_SECONDS = 0.02
 """Pause between a wake-up and the next wait: one heartbeat serves all wake-ups that come meanwhile."""
+
+
+@frozen
+class DeadFrontend:
+    """A dead frontend, and the time, of this process's steady clock, before which all that was handed to it is sent."""
+
+    name: str
+    sent_until: float
 
 
 @dataclass(slots=True)
@@ -49,7 +62,7 @@ class HeartbeatResult:
     """
 
     due: list[Partition] = field(default_factory=list)
-    dead: list[str] = field(default_factory=list)
+    dead: list[DeadFrontend] = field(default_factory=list)
     state_unknown: bool = False
     notices: list[bytes] = field(default_factory=list)
     disconnected_by: str = ""
@@ -64,12 +77,16 @@ Act = Callable[[HeartbeatResult], Awaitable[None]]
 class Heartbeat:
     """Keeps one frontend alive in Redis and fetches its work."""
 
-    def __init__(self, server: Server, frontend: str, wakeup: Wakeup) -> None:
-        """Send heartbeats for `frontend`; a core that cannot send has no name. Nothing is sent before `run` or `beat`."""
+    def __init__(self, server: Server, frontend: str, wakeup: Wakeup, look: Callable[[], float]) -> None:
+        """Send heartbeats for `frontend`; a core that cannot send has no name. Nothing is sent before `run` or `beat`.
+
+        `look` returns the time, of the steady clock, before which all that was handed to this frontend is sent.
+        """
         self._server = server
         self._wakeup = wakeup
         self._wake = asyncio.Event()
         self._frontend = frontend
+        self._look = look
         self._unsent_due: dict[Partition, int] = {}
         self._taken_over: list[str] = []
         self.changed: set[str] = set()
@@ -201,8 +218,11 @@ class Heartbeat:
             changed, self.changed = self.changed, set()
         early, self._beat_early = self._beat_early, False
         most = self.free_sweeps
+        began = time.monotonic()
         try:
-            now, dead, due, before, notices, by, alive = await self._call(due_times, taken_over, changed, most)
+            now, dead, due, before, notices, by, alive = await self._call(
+                due_times, taken_over, changed, most, self._sent_until_ms()
+            )
         except BaseException:
             self.mark_state_unknown()
             for partition, due_ms in due_times.items():
@@ -220,12 +240,26 @@ class Heartbeat:
         partitions = list(_partitions(due))
         self.more_due = len(due) == most
         state_unknown, self._state_unknown = self._state_unknown, False
-        frontends = [name.decode() for name in dead]
+        # The ages are of a moment after `began`.
+        frontends = [DeadFrontend(name.decode(), began - age_ms / 1000) for name, age_ms in dead]
         return HeartbeatResult(partitions, frontends, state_unknown, notices, by.decode(), not alive, early)
 
+    def _sent_until_ms(self) -> int | str:
+        """Return until when all is sent, by Redis's clock: it is known, and never too late, from the last heartbeat on.
+
+        A heartbeat that runs late or twice claims no more than this.
+        """
+        known = self._frontend and self._last_beat_ms
+        return int(self._look() * 1000 + self.skew_ms) if known else ""
+
     async def _call(
-        self, due_times: Mapping[Partition, int], taken_over: Iterable[str], changed: Iterable[str], most: int
-    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
+        self,
+        due_times: Mapping[Partition, int],
+        taken_over: Iterable[str],
+        changed: Iterable[str],
+        most: int,
+        sent_until: Value,
+    ) -> tuple[int, list[tuple[bytes, int]], list[bytes], int, list[bytes], bytes, int]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": str(due), "at": at} for due, at in due_times.items()]
         rows += [{"kind": "taken-over", "name": name, "at": 0} for name in taken_over]
         rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
@@ -235,6 +269,7 @@ class Heartbeat:
             "dead_after_ms": DEAD_AFTER_MS,
             "most": most,
             "beaten": self._last_beat_ms,
+            "sent_until": sent_until,
         }
         names = [keys.of_service(name) for name in self._server.operations["heartbeat"].keys]
         _code, now, dead, due, before, notices, by, alive = await self._server.run(
@@ -242,15 +277,17 @@ class Heartbeat:
         )
         return now, dead, due, int(before), notices, by, alive
 
-    async def deregister(self) -> None:
-        """Report the last due times and leave the list of frontends: others have nothing to take over."""
-        await self._call(self._unsent_due, self._taken_over, self.changed, 0)
-        await self._server.commands(
-            [
-                ("ZREM", keys.of_service("frontends"), self._frontend),
-                ("HDEL", keys.of_service("disconnected"), self._frontend),
-            ]
-        )
+    async def deregister(self, *, listed: bool) -> None:
+        """Report the last due times, and that all is sent, and leave the list of frontends unless it is to stay `listed`."""
+        await self._call(self._unsent_due, self._taken_over, self.changed, 0, ALL_SENT_MS if self._frontend else "")
+        if not listed:
+            await self._server.commands(
+                [
+                    ("ZREM", keys.of_service("frontends"), self._frontend),
+                    ("HDEL", keys.of_service("sent_until"), self._frontend),
+                    ("HDEL", keys.of_service("disconnected"), self._frontend),
+                ]
+            )
 
 
 def _partitions(names: Iterable[bytes]) -> Iterator[Partition]:

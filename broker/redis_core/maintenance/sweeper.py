@@ -5,8 +5,9 @@ All of it is idempotent, so several frontends may do it at once. Must not know h
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 from zlib import crc32
@@ -20,11 +21,18 @@ from broker.model.results import Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.delivery import relay
 from broker.redis_core.groups.ownership import Ownership
-from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, MAX_SWEEPS, Heartbeat, HeartbeatResult
+from broker.redis_core.maintenance.heartbeat import (
+    HEARTBEAT_SECONDS,
+    MAX_SWEEPS,
+    DeadFrontend,
+    Heartbeat,
+    HeartbeatResult,
+)
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.counting import count_nodes
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.partitions.served_partitions import ServedPartitions
 from broker.redis_core.records.store import LISTED, NodeStore, in_name_pages, in_pages
 from broker.redis_core.registry.partitioner import FIRST_PARTITION
 from broker.redis_core.routing.router import NodeRouter
@@ -42,8 +50,11 @@ RETRY_SECONDS = 10.0
 SWEEP_BATCH = 50
 """Partitions that are swept together when all are: more would keep other commands waiting, fewer would take too long."""
 
-BUSY_MARK_EVERY = 6
-"""Report sent deliveries on every sixth heartbeat while there is more urgent work."""
+CLOCK_SECONDS = 2.0
+"""By how much the clock of a master may be ahead of that of the one before it."""
+
+LATE_SECONDS = 1.0
+"""How long a call of a takeover may take; after a longer one the same is looked at again, from so much earlier on."""
 
 SCAN_EVERY = 18
 """Heartbeats between two background scans: idle cost stays under 20 commands a second, those in scripts included."""
@@ -56,6 +67,7 @@ class Pipelines(Protocol):
     """The interface of the core that the sweeper uses."""
 
     frontend: str
+    served: ServedPartitions
     metrics: Metrics
     owners: Ownership
     approvals: Approvals
@@ -122,41 +134,28 @@ class Sweeper:
             self._core.notify(notice)
         if found.state_unknown:
             self._core.background(self.sweep_all)
+        if (found.state_unknown or self._core.served.due) and self._core.frontend:
+            self._core.background(self._core.served.renew)
         self._begin_takeovers(found.dead)
         if found.early:
             return
         self._core.drop_idle()
-        self._report_sent()
+        for pipeline in self._core.pipelines():
+            if pipeline.quiet and pipeline.reply_lost:
+                pipeline.sweep()
         self._turns += 1
         if self._turns % SCAN_EVERY == 0:
             self._core.background(self._scan_next)
             self._core.background(self._finish)
 
-    def _begin_takeovers(self, frontends: Sequence[str]) -> None:
-        now = time.monotonic()
-        self._retry_at = {each: at for each, at in self._retry_at.items() if each in frontends and at > now}
-        for frontend in frontends:
-            if frontend != self._core.frontend and frontend not in {*self._taking_over, *self._retry_at}:
-                self._taking_over.add(frontend)
-                log.warning("frontend is dead", frontend=frontend)
-                self._core.background(partial(self._take_over, frontend))
-
-    def _report_sent(self) -> None:
-        """Let pipelines report sent deliveries and look for lost ones, within the number of free sweeps.
-
-        Each report is a sweep, so it waits for some heartbeats while much is due or a takeover runs.
-        """
-        if (self._taking_over or self._sweeping > MAX_SWEEPS // 4) and self._turns % BUSY_MARK_EVERY:
-            return
-        room = self._heartbeat.free_sweeps
-        for pipeline in self._core.pipelines():
-            if (
-                room > 0
-                and pipeline.quiet
-                and (pipeline.reply_lost or (pipeline.unreported and pipeline.must_report()))
-            ):
-                pipeline.sweep()
-                room -= 1
+    def _begin_takeovers(self, dead: Sequence[DeadFrontend]) -> None:
+        now, names = time.monotonic(), {each.name for each in dead}
+        self._retry_at = {each: at for each, at in self._retry_at.items() if each in names and at > now}
+        for each in dead:
+            if each.name not in {self._core.frontend, *self._taking_over, *self._retry_at}:
+                self._taking_over.add(each.name)
+                log.warning("frontend is dead", frontend=each.name)
+                self._core.background(partial(self._take_over, each))
 
     async def _sweep_due(self, partitions: Sequence[Partition]) -> None:
         """Begin sweeps; once half of all sweeps are done and more partitions may be due, send the next heartbeat."""
@@ -284,52 +283,81 @@ class Sweeper:
             well = all(outcome is True for outcome in outcomes) and well
         return well
 
-    async def _take_over(self, frontend: str) -> None:
+    async def _take_over(self, dead: DeadFrontend) -> None:
         """Take over all deliveries of a dead frontend; only then report it, so that it leaves the list of frontends."""
         began = time.monotonic()
         try:
             living = await self._heartbeat.live_frontends()
-            # Partitions with its deliveries are found in bulk and come before idle ones. Each live frontend begins with its
-            # share, then checks the shares of others, which may die meanwhile.
+            served = await self._core.served.of(dead.name)
+            # Each live frontend begins with its share, then checks the shares of others, which may die meanwhile.
             complete = True
             for mine in (True, False):
-                async for page in self._pages():
-                    share = [
-                        each for each in page if (_first_frontend(each, living) in {self._core.frontend, ""}) is mine
-                    ]
-                    complete = await self._take_over_all(share, frontend) and complete
+                share = [
+                    each for each in served if (_first_frontend(each, living) in {self._core.frontend, ""}) is mine
+                ]
+                for page in in_pages(share):
+                    complete = await self._take_over_all(page, dead) and complete
             if complete:
-                self._heartbeat.report_taken_over(frontend)
+                self._heartbeat.report_taken_over(dead.name)
             else:
-                self._pause_takeover(frontend, began)
+                self._pause_takeover(dead.name, began)
             await self.sweep_all()
         except CoreUnavailable:
             raise
         except Exception:
-            self._pause_takeover(frontend, began)
+            self._pause_takeover(dead.name, began)
             raise
         finally:
-            self._taking_over.discard(frontend)
+            self._taking_over.discard(dead.name)
 
     def _pause_takeover(self, frontend: str, began: float) -> None:
         """Try again later: what cannot be read fails each time."""
         now = time.monotonic()
         self._retry_at[frontend] = now + min(RETRY_SECONDS, 10 * (now - began))
 
-    async def _take_over_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
-        found = await self._store.find_partitions_of(partitions, frontend)
-        return await self._run_in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, frontend=frontend))
+    async def _take_over_all(self, partitions: Sequence[Partition], dead: DeadFrontend) -> bool:
+        found = await self._store.find_partitions_of(partitions, dead.name)
+        return await self._run_in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, previous=dead))
 
-    async def take_over_partition(self, partition: Partition, frontend: str) -> bool:
-        """Take over a dead frontend's deliveries in one partition; returns False when it must be tried again."""
-        scan, upto = "0", None
+    async def take_over_partition(self, partition: Partition, previous: DeadFrontend) -> bool:
+        """Send again what a frontend may not have sent in one partition; returns False when it must be tried again.
+
+        What it was handed is told from the present time of each master, so clocks may differ. A call that runs later than it was
+        sent looks at too little, so after a late one all is looked at once more.
+        """
+        spare, upto = CLOCK_SECONDS + LATE_SECONDS, None
         while True:
-            outcome = await self._ask(TakeOver(partition.node, frontend, None, upto, scan, partition.number))
-            if not isinstance(outcome, Scanned):
-                return isinstance(outcome, Refused) and outcome.problem.is_gone
-            scan, upto = outcome.scan, outcome.upto
-            if scan == "0":
+            scan, longest = "0", 0.0
+            while True:
+                began = time.monotonic()
+                age_ms = math.ceil((began - previous.sent_until + spare) * 1000)
+                outcome = await self._ask(
+                    TakeOver(partition.node, previous.name, age_ms, None, upto, scan, partition.number)
+                )
+                if not isinstance(outcome, Scanned):
+                    return isinstance(outcome, Refused) and outcome.problem.is_gone
+                scan, upto = outcome.scan, outcome.upto
+                longest = max(longest, time.monotonic() - began)
+                if scan == "0":
+                    break
+            if longest <= spare - CLOCK_SECONDS:
                 return True
+            spare = CLOCK_SECONDS + 2 * longest
+
+    async def send_again(self, sent_until: float, still: Callable[[], bool]) -> None:
+        """Send again what was handed to this frontend from that time on, in all its partitions, while this is `still` wanted."""
+        left = set(self._core.served.noted)
+        mine = DeadFrontend(self._core.frontend, sent_until)
+
+        async def search(partition: Partition) -> bool:
+            found = await self.take_over_partition(partition, mine)
+            if found:
+                left.discard(partition)
+            return found
+
+        while left and still():
+            if not await self._run_in_batches([*left], TAKEOVER_BATCH, search):
+                await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def measure(self) -> None:
         """Measure new and changed nodes, for gauges and their history.
@@ -351,11 +379,6 @@ class Sweeper:
             if measured:
                 await self._core.histories.note(upto, measured)
         self._measured_ms = upto
-
-    async def _pages(self) -> AsyncIterator[list[Partition]]:
-        async for names in in_name_pages(self._store.swept_names):
-            async for page in self._store.partition_pages(names):
-                yield page
 
     async def _compare_records(self, most: int) -> None:
         """Compare the next cached records with Redis, and forget a record of another incarnation or revision.

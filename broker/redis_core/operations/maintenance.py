@@ -36,6 +36,7 @@ def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
     return {
         "previous": command.previous,
         "after": "" if command.after is None else command.after,
+        "age_ms": command.age_ms,
         "upto": "" if command.upto is None else command.upto,
         "scan": command.scan,
     }

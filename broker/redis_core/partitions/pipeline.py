@@ -55,7 +55,6 @@ from broker.redis_core.operations.operation import (
 )
 from broker.redis_core.partitions import delivery_batches
 from broker.redis_core.partitions.batching import Batch, make_batches, remove_later
-from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
@@ -75,8 +74,8 @@ _TURNS = 4
 """Turns of the event loop until a call is written: it is gathered with others, and its connection is looked at."""
 _MANY = 32
 """Answers and deliveries of a reply that are given during the next call: fewer take less time than smaller calls cost."""
-_DEREGISTERED = "-"
 _QUIET = {ReceiveFrom, Sweep}
+_NOTHING_UNSEEN = float("inf")
 
 
 class PartitionPipeline:
@@ -96,11 +95,14 @@ class PartitionPipeline:
         self._running: Task[None] | None = None
         self._incarnation = ""
         self._partition = Partition(known.node, "", number)
-        self._marks = SendMarks()
-        self._closing = False
+        self._noted = False
+        self._received = 0
+        self._received_at = float("-inf")
+        self._called_at = _NOTHING_UNSEEN
+        self._unread_since = _NOTHING_UNSEEN
+        self._lost_since = _NOTHING_UNSEEN
         self._reply_lost = False
         self._session = core.lost_replies
-        self._began = False
         self._unread: tuple[NodeRecord, type, list[Request], ScriptReply] | None = None
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
@@ -110,17 +112,8 @@ class PartitionPipeline:
             self._running = start(self._run())
 
     def sweep(self) -> None:
-        """Sweep the partition, which also reports sent deliveries and looks for lost ones."""
+        """Sweep the partition, which also looks for lost deliveries."""
         self.submit(Sweep(self.node, self.number), ignore_outcome)
-
-    def close(self) -> None:
-        """Sweep it for the last time before the stream is closed."""
-        self._closing = True
-        self.sweep()
-
-    def resume(self) -> None:
-        """Send deliveries again that may not have been sent before the stream broke."""
-        self._search(self._marks.sent)
 
     @property
     def quiet(self) -> bool:
@@ -129,8 +122,8 @@ class PartitionPipeline:
 
     @property
     def idle(self) -> bool:
-        """Whether the pipeline may be dropped: it is quiet and has nothing to report or to look for."""
-        return self.quiet and not self.reply_lost and not self.unreported
+        """Whether the pipeline may be dropped: it is quiet, has nothing to look for, and all that it has received is sent."""
+        return self.quiet and self.seen_until == _NOTHING_UNSEEN and self._received_at <= self._core.sent_until
 
     @property
     def reply_lost(self) -> bool:
@@ -138,20 +131,14 @@ class PartitionPipeline:
         return self._reply_lost
 
     @property
-    def unreported(self) -> bool:
-        """Whether deliveries were handed out that are not yet reported to Redis as sent."""
-        return self._marks.unreported
-
-    def must_report(self) -> bool:
-        """Return whether deliveries are sent that Redis does not know to be; the door is asked once a second at most."""
-        if time.monotonic() >= self._marks.look_at:
-            self._look()
-        return self._marks.sent != self._marks.reported
+    def partition(self) -> Partition:
+        """The partition, of the incarnation that was called last."""
+        return self._partition
 
     @property
-    def may_be_marked(self) -> bool:
-        """Whether Redis may hold a sent mark of this frontend, of its deliveries or of a session."""
-        return self._marks.received > 0 or self._began
+    def seen_until(self) -> float:
+        """The time, of the steady clock, before which all that was handed out here has come; infinite if nothing is under way."""
+        return min(self._called_at, self._unread_since, self._lost_since)
 
     async def _run(self) -> None:
         try:
@@ -162,9 +149,11 @@ class PartitionPipeline:
                 if self._reply_lost:
                     self._reply_lost = False
                     # Look for lost deliveries before new ones. A process that cannot send has none: its clients pull.
-                    if self._core.sends:
+                    if not self._core.sends:
+                        self._lost_since = _NOTHING_UNSEEN
+                    else:
                         self._batches.appendleft(
-                            Batch(TakeOver, CALLS[TakeOver], [Request(*self._take_over_call(self._marks.received))])
+                            Batch(TakeOver, CALLS[TakeOver], [Request(*self._search_call(self._received))])
                         )
                 # One call per round trip: Redis would run several scripts at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
@@ -221,7 +210,7 @@ class PartitionPipeline:
         self._core.lost_replies += 1
         self._session = self._core.lost_replies
         self._reply_lost = True
-        self._marks.forget_report()
+        self._lost_since, self._called_at = min(self._lost_since, self._called_at), _NOTHING_UNSEEN
 
     async def _try_batch(self, batch: Batch, *, last: bool) -> None:
         """Carry out a batch; it keeps the part that was judged by an old record and must be repeated."""
@@ -241,6 +230,9 @@ class PartitionPipeline:
             if record is None or not requests:
                 return
             batch.requests = requests
+            if not self._noted and self._core.sends:
+                await self._note(batch)
+            self._called_at = time.monotonic()
             exchange = self._server.run_all([self._call(record, batch, batch.call.script)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
             if batch.call.when_full and isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY:
@@ -252,6 +244,7 @@ class PartitionPipeline:
             batch.requests = []
             return
         batch.requests = self._take_reply(record, batch, reply)
+        self._called_at = _NOTHING_UNSEEN
         refusal_of_all = await self._bring_up_to_date(record) if batch.requests else None
         if refusal_of_all is not None or last:
             self._answer(batch.requests, refusal_of_all or _CHANGING)
@@ -281,7 +274,8 @@ class PartitionPipeline:
             self._give()
             self._incarnation = record.incarnation
             self._partition = record.partition(self.number)
-            self._marks, self._reply_lost = SendMarks(), False
+            self._received, self._reply_lost, self._lost_since = 0, False, _NOTHING_UNSEEN
+            self._noted = False
         return record
 
     async def _bring_up_to_date(self, old: NodeRecord) -> Refused | None:
@@ -329,14 +323,13 @@ class PartitionPipeline:
 
     def _call(self, record: NodeRecord, batch: Batch, name: str) -> Line:
         """Write the call of a batch's operation, or of the one that runs instead."""
-        call, core, session = batch.call, self._core, self._session
+        call, core = batch.call, self._core
         operation = self._server.operations[name]
         first = batch.requests[0].command
         shared: Values = {
             "now": "",
             "revision": record.revision,
-            "frontend": f"{core.frontend}/{session}" if session and core.sends else core.frontend,
-            "sent": self._new_sent_mark() if "sent" in operation.arguments else "",
+            "frontend": self._sender(),
             "number": self.number,
             "once_ms": core.once_ms,
             "retry": core.retry,
@@ -352,20 +345,26 @@ class PartitionPipeline:
             fixed = {each: fixed[each] for each in operation.arguments if each in fixed}
         return self._server.call(name, names, fixed, rows, shared)
 
-    def _new_sent_mark(self) -> int | str:
-        """Return how far deliveries are sent; empty where Redis knows it."""
-        if (self._closing or time.monotonic() >= self._marks.look_at) and self._look() and self._closing:
-            self._marks.report()
-            return _DEREGISTERED
-        marks = self._marks
-        return "" if marks.sent == marks.reported else marks.report() or ""
+    async def _note(self, batch: Batch) -> None:
+        """Note that this partition may hand something out here, before it does. For a scan it need not: others may serve it."""
+        if _is_passing(batch.requests[0].command):
+            return
+        self._give()
+        try:
+            await self._core.served.note(self._partition)
+            self._noted = True
+        except CoreUnavailable:
+            if batch.kind is TakeOver:
+                raise
 
-    def _look(self) -> bool:
-        """Look whether all deliveries have left the process, and note it."""
-        flushed = self._core.flushed()
-        if flushed:
-            self._marks.flushed(time.monotonic(), closing=self._closing)
-        return flushed
+    def _sender(self) -> str:
+        """Return who is to send what the next call hands out: nobody, as long as the partition is not noted."""
+        name = self._core.frontend
+        if not self._core.sends:
+            return name
+        if not self._noted:
+            return ""
+        return f"{name}/{self._session}" if self._session else name
 
     def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Request]:
         """Take the reply to a batch; returns its requests when the record was old.
@@ -386,9 +385,9 @@ class PartitionPipeline:
         if rest := batch.requests[done:]:
             self._pending.extendleft(reversed(remove_later(rest, self._batches)))
         self._unread = record, batch.kind, batch.requests[:done], read
-        # The last call of a stream that closes tells Redis that all deliveries before it are sent.
+        self._unread_since = self._called_at
         many = done + len(read.deliveries) >= _MANY
-        if self._closing or not (many and (self._batches or self._pending)):
+        if not (many and (self._batches or self._pending)):
             self._give()
         return []
 
@@ -417,30 +416,33 @@ class PartitionPipeline:
                 kind in _QUIET and _is_unchanged(requests, results, read)
             ):
                 self._core.partition_changed(self._partition)
-            # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
-            if read.more and (call.row is not None or ROWS[kind].hands_out) and not self._core.congested():
-                self.submit(Sweep(self.node, self.number), ignore_outcome)
+            if read.more and (call.row is not None or ROWS[kind].hands_out):
+                self._go_on()
         except Exception as error:  # noqa: BLE001  (logged)
             self._log_defect(error, kind)
+        self._unread_since = _NOTHING_UNSEEN
 
-    def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
-        """Look for this frontend's own deliveries after `after` that it has not seen or not written."""
-        self.submit(*self._take_over_call(after, upto, scan))
+    def _go_on(self) -> None:
+        """Hand out more, which a congested door gets with the next heartbeat only."""
+        if self._core.congested():
+            self._core.announce(self._partition, 1)
+        else:
+            self.submit(Sweep(self.node, self.number), ignore_outcome)
 
-    def _take_over_call(
+    def _search_call(
         self, after: int, upto: int | None = None, scan: str = "0"
     ) -> tuple[TakeOver, Callable[[Any], None]]:
-        # This call begins the session in this partition.
-        self._began |= self._session > 0
-        command = TakeOver(self.node, self._core.frontend, after, upto, scan, self.number)
-        return command, partial(self._on_taken_over, after)
+        """Return the command that looks for own deliveries after the sequence `after`, and what takes its outcome."""
+        command = TakeOver(self.node, self._core.frontend, 0, after, upto, scan, self.number)
+        return command, partial(self._on_searched, after)
 
-    def _on_taken_over(self, after: int, outcome: Outcome) -> None:
-        if isinstance(outcome, Scanned):
-            if outcome.scan != "0":
-                self._search(after, outcome.upto, outcome.scan)
+    def _on_searched(self, after: int, outcome: Outcome) -> None:
+        if isinstance(outcome, Scanned) and outcome.scan != "0":
+            self.submit(*self._search_call(after, outcome.upto, outcome.scan))
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._reply_lost = True
+        elif not self._reply_lost:
+            self._lost_since = _NOTHING_UNSEEN
 
     def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901  (a table of cases)
         match notice:
@@ -476,8 +478,10 @@ class PartitionPipeline:
                 # The deliveries of the reply are handed out all the same.
                 log.exception("a notice could not be handled", node=self.node)
         for made in read.deliveries:
-            self._marks.received = max(self._marks.received, made.sequence)
+            self._received = max(self._received, made.sequence)
         handed = read.deliveries
+        if handed:
+            self._received_at = time.monotonic()
         for batch in (handed,) if len(handed) == 1 else delivery_batches.batch_deliveries(handed) if handed else ():
             try:
                 self._core.deliver(batch)
@@ -497,10 +501,12 @@ class PartitionPipeline:
 def _is_unchanged(requests: list[Request], results: Sequence[Outcome], read: ScriptReply) -> bool:
     """Return whether a receive or a sweep has certainly changed nothing that is measured."""
     command = requests[0].command
-    quiet = not any(map(_locks, results)) and (
-        isinstance(command, ReceiveFrom) or (isinstance(command, Sweep) and command.passing)
-    )
+    quiet = not any(map(_locks, results)) and (isinstance(command, ReceiveFrom) or _is_passing(command))
     return quiet and not (read.deliveries or read.notices or read.outbox_due)
+
+
+def _is_passing(command: AnyCommand) -> bool:
+    return isinstance(command, Sweep) and command.passing
 
 
 def _locks(result: Outcome) -> bool:

@@ -426,10 +426,10 @@ class NodeStore:
         return {name for name, some in zip(names, found, strict=True) if some}
 
     async def find_partitions_of(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
-        """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""
+        """Return those of the partitions where a frontend may have left something: with locks, readers, or its session."""
         held = [("EXISTS", *keys.all_of_partition(("inflight", "uncommitted"), partition)) for partition in partitions]
-        marked = [("HEXISTS", keys.of_partition("send_marks", partition), frontend) for partition in partitions]
-        answers = await self._server.reads([*held, *marked])
+        began = [("HEXISTS", keys.of_partition("meta", partition), f"session/{frontend}") for partition in partitions]
+        answers = await self._server.reads([*held, *began])
         found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, *signs in found if any(signs)]
 

@@ -185,11 +185,11 @@ class NodeRouter:
         """How many pipelines are open; a router takes as much room as one."""
         return len(self._pipelines) + 1
 
-    def drop_idle(self) -> bool:
-        """Drop idle pipelines; returns whether Redis may hold sent marks of any."""
+    def drop_idle(self) -> list[Partition]:
+        """Drop idle pipelines, and return whose they were."""
         idle = {number: each for number, each in self._pipelines.items() if each.idle}
         self._pipelines = {number: each for number, each in self._pipelines.items() if number not in idle}
-        return any(each.may_be_marked for each in idle.values())
+        return [each.partition for each in idle.values()]
 
     @property
     def empty(self) -> bool:

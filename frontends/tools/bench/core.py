@@ -34,7 +34,6 @@ BASE: Final = {
     "now": "",
     "revision": "1",
     "frontend": "bench",
-    "sent": "",
     "number": 0,
     "retry": "5000 20000 3",
 }

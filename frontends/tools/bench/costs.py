@@ -34,7 +34,6 @@ class _Alone(NamedTuple):
     """The costs of Redis without a door; of the frontend for a heartbeat."""
 
     redis: Cost
-    sweep_us: float
     beat_us: float
     beat_frontend_us: float
 
@@ -57,7 +56,6 @@ def measure(seconds: float) -> Measured:
             redis=redis,
             frontend=door,
             xmpp=server,
-            sweep_us=round(alone.sweep_us, 1),
             beat_us=round(alone.beat_us, 1),
             beat_frontend_us=round(alone.beat_frontend_us, 1),
             batch=batch,
@@ -77,13 +75,7 @@ async def _alone(server: RedisServer, seconds: float) -> _Alone:
     client = Server.connect(server.url, lua_directory(), _TIMEOUT)
     try:
         few_us, many_us = [await _measure_saturated(client, server, each, seconds) for each in (1, _MANY)]
-        idle = Bench(client, "visit")
-        await idle.open()
-        before = server.process.cpu_seconds()
-        for _ in range(_REPEATS):
-            await idle.visit()
-        sweep_us = (server.process.cpu_seconds() - before) / _REPEATS * 1e6
-        heartbeat = Heartbeat(client, "bench", Wakeup(client, _TIMEOUT))
+        heartbeat = Heartbeat(client, "bench", Wakeup(client, _TIMEOUT), time.monotonic)
         before, own = server.process.cpu_seconds(), time.process_time()
         for _ in range(_REPEATS):
             await heartbeat.beat(_nothing)
@@ -92,7 +84,7 @@ async def _alone(server: RedisServer, seconds: float) -> _Alone:
     finally:
         await client.close()
     call_us = (few_us - many_us) / (_OPERATIONS - _OPERATIONS / _MANY)
-    return _Alone(_round(many_us - call_us * _OPERATIONS / _MANY, call_us), sweep_us, beat_us, own_us)
+    return _Alone(_round(many_us - call_us * _OPERATIONS / _MANY, call_us), beat_us, own_us)
 
 
 async def _nothing(_: HeartbeatResult) -> None:

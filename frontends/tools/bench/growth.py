@@ -46,7 +46,7 @@ async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
         | {"process": "", "selector": "=", "references": "", "collection": "", "deadline": 0}
         for jid in jids
     ]
-    fixed = {"now": "", "revision": "", "frontend": "", "sent": "", "number": 0, "retry": scene.core.retry}
+    fixed = {"now": "", "revision": "", "frontend": "", "number": 0, "retry": scene.core.retry}
     return lambda: node.run("receive", fixed | {"most": 200, "max_bytes": 1_048_576}, rows)
 
 

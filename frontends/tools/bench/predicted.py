@@ -14,16 +14,12 @@ from rich.console import Console
 
 import broker.scaling
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
-from broker.redis_core.partitions.send_marks import READ_SECONDS
 from broker.scaling.costs import NAME, Measured, read_costs
-from broker.scaling.model import Service, Timing, max_uses, uses
+from broker.scaling.model import Service, max_uses, uses
 from frontends.tools.bench import costs
 from frontends.tools.bench.load import WINDOW, WORKERS
 from frontends.tools.bench.processes import BATCH, Shape, Spent, scene
 from frontends.tools.bench.report import Row, row_without_target, show
-
-TIMING: Final = Timing(HEARTBEAT_SECONDS, READ_SECONDS)
-"""The rhythm of frontends."""
 
 _SECONDS: Final = 3.0
 _QUICK_SECONDS: Final = 0.3
@@ -87,12 +83,13 @@ def compare(found: Measured, shape: Shape, batch: int, spent: Spent) -> list[Row
         shared_cores=max(0.1, cores - (spent.load + spent.others) / spent.seconds),
         under_way=window * shape.servers,
     )
-    expected = uses(costs_, service, spent.rate, TIMING)
+    highest = max_uses(costs_, service, HEARTBEAT_SECONDS, use=1.0)
+    expected = uses(costs_, service, spent.rate, HEARTBEAT_SECONDS)
     name = f"{shape}_b{batch}"
     return [
         row_without_target(f"{name}_us", "µs a job", spent.job_us, expected.job_us),
         row_without_target(f"{name}_redis", "µs a job", spent.us("redis"), expected.redis_us),
         row_without_target(f"{name}_frontend", "µs a job", spent.us("frontend"), expected.frontend_us),
         row_without_target(f"{name}_xmpp", "µs a job", spent.us("xmpp"), expected.xmpp_us),
-        row_without_target(f"{name}_jobs", "jobs/s", spent.rate, max_uses(costs_, service, TIMING, use=1.0).rate),
+        row_without_target(f"{name}_jobs", "jobs/s", spent.rate, highest.rate),
     ]

@@ -143,7 +143,6 @@ class _Queues:
             "now": "",
             "revision": "",
             "frontend": _DEAD,
-            "sent": "",
             "number": 0,
             "retry": "5000 20000 3",
         }

@@ -35,13 +35,12 @@ local function finish(flight, successor, acknowledged)
   end
   if flight.attempt ~= '1' then write_buffer.add('HDEL', key.history, flight.position) end
   if call.partition_hinted then scheduling.remove(flight.position) end
-  group_order.remove(flight.position)
+  local entry = successor and call.partition_hinted and log_entries.get(successor)
+  local scheduled = entry and scheduling.add(successor, entry)
+  local grouped = group_order.replace(flight.position, not scheduled and successor)
   if successor then
     write_buffer.add('HDEL', key.successors, flight.position)
-    local entry = call.partition_hinted and log_entries.get(successor)
-    if not (entry and scheduling.add(successor, entry)) then
-      write_buffer.add('ZADD', key.ready, positions.place(successor), successor)
-    end
+    if not (scheduled or grouped) then write_buffer.add('ZADD', key.ready, positions.place(successor), successor) end
     write_buffer.add('HSET', key.index, flight.item, successor)
   end
 end

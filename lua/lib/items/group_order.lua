@@ -33,14 +33,29 @@ local function follow(group)
   end
 end
 
--- Records that an item has left the queue: the next of its group is ready, or may be.
-function group_order.remove(position)
+local function leave(position, successor)
   local keyed = call.partition_before.keyed
   local group = (call.partition_ordered or keyed) and redis.call('HGET', key.group_of, position)
-  if not group then return end
+  if not group then return false end
   redis.call('HDEL', key.group_of, position)
   local leads = call.partition_ordered and redis.call('HGET', key.group_heads, group) == position
   if keyed or not leads then blocked_items.remove(group, position) end
+  local waits = leads and successor
+  if waits then
+    redis.call('HSET', key.group_of, successor, group)
+    blocked_items.add(group, successor)
+  end
   if leads then follow(group) end
   if keyed then key_limits.wake(group) end
+  return waits
+end
+
+-- Records that an item has left the queue: the next of its group is ready, or may be.
+function group_order.remove(position)
+  leave(position, false)
+end
+
+-- Records the same of an item with a later version: that waits with the group, in the order of the log. Returns whether it does.
+function group_order.replace(position, successor)
+  return leave(position, successor)
 end

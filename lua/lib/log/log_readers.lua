@@ -1,11 +1,13 @@
--- Readers of the log: subid -> `position committed frontend:sequence …`. Entries up to the position were delivered, and the reader has
--- confirmed those up to `committed`; each frontend has to send some of those between, up to its sequence.
+-- Readers of the log: subid -> `position committed frontend:sequence:last …`. Entries up to the position were delivered, and the reader has
+-- confirmed those up to `committed`; each frontend has to send some of those between, up to its sequence and the entry `last`.
 local log_readers = {}
 
 function log_readers.read(subid, line)
   local position, committed, owed = string.match(line, '^(%S+) (%S+)(.*)$')
   local reader = {subid = subid, position = position, committed = committed, owed = {}}
-  for frontend, sequence in string.gmatch(owed, ' ([^ :]+):(%d+)') do reader.owed[frontend] = tonumber(sequence) end
+  for frontend, sequence, last in string.gmatch(owed, ' ([^ :]+):(%d+):(%S+)') do
+    reader.owed[frontend] = {sequence = tonumber(sequence), last = last}
+  end
   return reader
 end
 
@@ -23,10 +25,10 @@ end
 
 function log_readers.put(reader)
   local line = {reader.position, reader.committed}
-  for frontend, sequence in pairs(reader.owed) do
-    -- Entries up to the sent mark are not sent again.
-    if sequence > tonumber(redis.call('HGET', key.send_marks, frontend) or 0) then
-      line[#line + 1] = string.format('%s:%d', frontend, sequence)
+  for frontend, owed in pairs(reader.owed) do
+    -- What is confirmed has arrived.
+    if positions.after(owed.last, reader.committed) then
+      line[#line + 1] = string.format('%s:%d:%s', frontend, owed.sequence, owed.last)
     end
   end
   redis.call('HSET', key.readers, reader.subid, table.concat(line, ' '))

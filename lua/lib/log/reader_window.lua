@@ -44,7 +44,6 @@ end
 function reader_window.commit(reader, position)
   remove_uncommitted('[' .. reader.subid .. ' ', '[' .. member(reader.subid, position))
   if positions.after(position, reader.committed) then reader.committed = position end
-  if reader.committed == reader.position then reader.owed = {} end
 end
 
 -- Entries delivered since the last commit may not have arrived: all are delivered again.

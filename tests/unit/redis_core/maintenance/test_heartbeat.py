@@ -2,11 +2,12 @@
 
 # ruff: noqa: ANN401  (stands in for what Redis answers)
 
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.maintenance.heartbeat import Heartbeat, HeartbeatResult
+from broker.redis_core.maintenance.heartbeat import ALL_SENT_MS, Heartbeat, HeartbeatResult
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 
@@ -24,8 +25,9 @@ class Heart:
     def __init__(self) -> None:
         """Begin with nothing due and no dead frontend."""
         self.beats: list[list[dict[str, Any]]] = []
+        self.told: list[Any] = []
         self.now = NOW
-        self.lapsed: list[bytes] = []
+        self.lapsed: list[tuple[bytes, int]] = []
         self.due: list[bytes] = []
         self.away = False
         self.known = 0
@@ -33,9 +35,10 @@ class Heart:
         self.returns = 0
         self.operations = {"heartbeat": operation(lua_directory(), "heartbeat")}
 
-    def call(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
+    def call(self, _name: str, _keys: list[str], fixed: dict[str, Any], rows: Any) -> Any:
         """Record the reports."""
         self.beats.append(list(rows))
+        self.told.append(fixed["sent_until"])
 
     async def run(self, _call: Any) -> list[Any]:
         """Answer a heartbeat."""
@@ -52,7 +55,8 @@ class Turns:
     def __init__(self) -> None:
         """Make both."""
         self.heart = Heart()
-        self.heartbeat = Heartbeat(cast("Server", self.heart), "f1", cast("Wakeup", None))
+        self.sent_until = time.monotonic()
+        self.heartbeat = Heartbeat(cast("Server", self.heart), "f1", cast("Wakeup", None), lambda: self.sent_until)
         self.found: list[HeartbeatResult] = []
 
     async def turn(self) -> None:
@@ -142,9 +146,27 @@ async def test_a_master_returns() -> None:
 async def test_asks_for_visits() -> None:
     """A heartbeat returns due partitions and dead frontends."""
     turns = Turns()
-    turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [b"f2"]
+    turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [(b"f2", 5_000)]
+    began = time.monotonic()
     await turns.turn()
-    assert turns.found == [HeartbeatResult([JOBS], ["f2"])]
+    (found,) = turns.found
+    (dead,) = found.dead
+    assert (found.due, dead.name) == ([JOBS], "f2")
+    # Told by this process's clock, and never too late.
+    assert began - 5 <= dead.sent_until <= time.monotonic() - 5
+
+
+async def test_tells_what_is_sent() -> None:
+    """Guarantee 4: by Redis's clock, as the last heartbeat knows it; a late reply makes the time earlier, never later."""
+    turns = Turns()
+    await turns.turn()
+    assert turns.heart.told == [""]
+    turns.sent_until = time.monotonic() - 2
+    turns.heart.now += 500
+    await turns.turn()
+    assert NOW - 2_500 <= turns.heart.told[1] <= NOW - 1_990
+    await turns.heartbeat.deregister(listed=True)
+    assert turns.heart.told[2] == ALL_SENT_MS
 
 
 async def test_disconnected() -> None:

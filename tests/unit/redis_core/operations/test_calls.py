@@ -103,7 +103,7 @@ SAMPLES: tuple[Any, ...] = (
     ReleasePartition("n", ME, 0, "g"),
     RenewPartition("n", ME, 0),
     Sweep("n"),
-    TakeOver("n", "f"),
+    TakeOver("n", "f", 5),
     ScanSubscribers("n"),
     Turn("n", "i1", "t1", (("r1", "unused"),), ((QUEUE, 1, Asks(3, 5, 60_000, "-")), (QUEUE, 0, None))),
     ReceiveByReference("n", 0, "i1", "all@life", (Lent(QUEUE, "r1", "1", ME, "assured5", 5),)),
@@ -116,7 +116,7 @@ SAMPLES: tuple[Any, ...] = (
     AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
     NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
 )
-SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry"}
+SHARED = {"now", "revision", "frontend", "number", "once_ms", "retry"}
 
 
 def test_samples_are_all() -> None:

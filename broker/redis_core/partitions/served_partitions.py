@@ -1,0 +1,96 @@
+"""The partitions that may hand something to this frontend, in Redis under its name: if it dies, others look at these alone.
+
+A partition is noted before the first call that may hand something out, so that none is missed, whenever the frontend dies. Must
+not know what was handed out.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from broker import keys
+from broker.model.names import Partition
+from broker.redis_core.redis_client.client import Server
+from broker.tasks import start
+
+KEPT_SECONDS: Final = 86_400
+"""How long the notes of a process are kept after it has ended: others take over from it long before."""
+
+_KEY: Final = "served_partitions"
+_RENEW_SECONDS: Final = KEPT_SECONDS / 24
+_AT_ONCE: Final = 1_000
+
+
+class ServedPartitions:
+    """The notes of one frontend."""
+
+    def __init__(self, server: Server, frontend: str) -> None:
+        """Begin without notes."""
+        self._server = server
+        self._name = keys.of_process(_KEY, frontend)
+        self._noted: set[Partition] = set()
+        self._wanted: set[Partition] = set()
+        self._noting: asyncio.Task[None] | None = None
+        self._dropped: set[Partition] = set()
+        self._removing = asyncio.Lock()
+        self._renewed = time.monotonic()
+
+    @property
+    def noted(self) -> list[Partition]:
+        """All that are noted now."""
+        return list(self._noted)
+
+    async def note(self, partition: Partition) -> None:
+        """Note a partition; all that come up in one turn of the event loop are noted together. Raises CoreUnavailable."""
+        self._dropped.discard(partition)
+        self._wanted.add(partition)
+        if self._noting is None:
+            self._noting = start(self._note_wanted())
+        await asyncio.shield(self._noting)
+
+    async def _note_wanted(self) -> None:
+        async with self._removing:
+            wanted, self._wanted, self._noting = self._wanted, set(), None
+        await self._add(wanted)
+        self._noted |= wanted
+
+    async def renew(self) -> None:
+        """Note all again, since Redis may have lost some, and forgets them if this is never called. Raises CoreUnavailable."""
+        noted = self.noted
+        for first in range(0, len(noted), _AT_ONCE):
+            await self._add(noted[first : first + _AT_ONCE])
+        self._renewed = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether the notes are to be renewed."""
+        return time.monotonic() - self._renewed > _RENEW_SECONDS
+
+    async def _add(self, partitions: Iterable[Partition]) -> None:
+        rows = [{"partition": str(each)} for each in partitions]
+        await self._server.run(self._server.call("note_served", [self._name], {"keep_seconds": KEPT_SECONDS}, rows))
+
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """Note that all that these have handed out is sent, and that nothing is under way there."""
+        dropped = self._noted.intersection(partitions)
+        self._noted -= dropped
+        self._dropped |= dropped
+
+    async def remove_dropped(self) -> None:
+        """Remove the notes of those; whoever notes one of them again waits for that. Raises CoreUnavailable."""
+        async with self._removing:
+            dropped, self._dropped = self._dropped, set()
+            if dropped:
+                await self._server.command("ZREM", self._name, *map(str, dropped))
+
+    async def clear(self) -> None:
+        """Remove all notes of a frontend that has nothing to be taken over. Raises CoreUnavailable."""
+        await self._server.command("UNLINK", self._name)
+
+    async def of(self, frontend: str) -> list[Partition]:
+        """Return the partitions that may have handed something to another frontend. Raises CoreUnavailable."""
+        name, found = keys.of_process(_KEY, frontend), list[Partition]()
+        while some := await self._server.command("ZRANGE", name, len(found), len(found) + _AT_ONCE - 1):
+            found += [Partition.parse(each.decode()) for each in some]
+        return found
