@@ -90,8 +90,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _places(found: Operation) -> str:
-    """Return the code of two tables: the places of an operation's keys and of its arguments, by name."""
-    key = ", ".join(f"{name} = {i}" for i, name in enumerate(found.keys, 1))
+    """Return the code of two tables: the places of an operation's keys, whose number is at 0, and of its arguments, by name."""
+    key = ", ".join([f"[0] = {len(found.keys)}", *(f"{name} = {i}" for i, name in enumerate(found.keys, 1))])
     arg = ", ".join(f"{name} = {i}" for i, name in enumerate(found.arguments, 1))
     return f"{{{key}}}, {{{arg}}}"
 

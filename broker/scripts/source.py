@@ -19,7 +19,7 @@ from broker.model.problems import ScriptDefect
 _NO_OPERATIONS = {"lib", "inspect"}
 """Folders of `lua/` without operations: modules, and the library for redis-cli."""
 
-_FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|CALL):(.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^-- (KEYS|PLAIN|ARGV|RETURNS|CALL):(.*)$", re.MULTILINE)
 _SHEBANG = re.compile(r"\A#!lua(?: flags=([\w,-]+))?\n")
 _OPENING = re.compile(r"^(local )?function ([\w.]+)", re.MULTILINE)
 _NAME = re.compile(r"(?<![\w.'])[A-Za-z_]\w*(?:\.\w+)?")
@@ -68,6 +68,9 @@ class Operation:
     sentence: str
     flags: tuple[str, ...]
     keys: tuple[str, ...]
+    """All that it may use, those of a plain partition first."""
+    plain: tuple[str, ...]
+    """Those that it uses in a plain partition, where `lua/lib/plain.lua` says so; empty if it always gets all."""
     arguments: tuple[str, ...]
     columns: tuple[str, ...]
     returns: tuple[str, ...]
@@ -229,12 +232,17 @@ def examine(folder: Path, name: str, source: str) -> Operation:
     own, others = _uses(folder, _piece(name, body, ())), _find_uses(folder)
     reached = _find_reached(own, others)
     met = [own, *(others[each] for each in reached)]
-    listed = frozenset(header.get("KEYS", "").split())
+    listed, plain = frozenset(header.get("KEYS", "").split()), tuple(header.get("PLAIN", "").split())
+    every = listed.union(*(each.keys for each in met))
+    if unused := set(plain) - every:
+        msg = f"{name}.lua: PLAIN names keys that it does not use: {' '.join(sorted(unused))}"
+        raise ScriptDefect(msg)
     return Operation(
         name,
         sentence,
         tuple((shebang[1] or "").split(",")) if shebang[1] else (),
-        tuple(sorted(listed.union(*(each.keys for each in met)))),
+        plain + tuple(sorted(every - set(plain))),
+        plain,
         tuple(fixed.split()),
         tuple(repeated.split()),
         tuple(whole.split()),

@@ -1,9 +1,17 @@
 #!lua
 -- Append items to the log, or replace those with the same ids, and hand out items while there is credit. A publish that is a repeat is told
 -- so, whatever refuses it: the caller (`refused`), its publisher's `publish_rate` (empty: none), or the node, which is full.
+-- PLAIN: meta log index ready delayed replaced successors outbox locks_to_release subscription_expiry inflight lock_deadlines locks_by_subscriber subscribers ready_subscribers idle_subscribers history dedupe outbox_items group_of
 -- ARGV: now revision frontend number retry dedupe dedupe_ms once_ms max_items node_full publish_rate | item key by body once hints refused
--- RETURNS: ok stale gone deleted | ok duplicate refused too-fast node-full item-id-invalid
-local refusal = partition.load()
+-- RETURNS: ok stale gone deleted wide | ok duplicate refused too-fast node-full item-id-invalid
+local function is_usual()
+  for _, row in ipairs(rows) do
+    if row.hints ~= '' then return false end
+  end
+  return arg.publish_rate == '' and arg.node_full == 'reject'
+end
+
+local refusal = partition.load() or plain.check(is_usual())
 if refusal then return refusal end
 
 enqueue.prepare(rows)

@@ -250,3 +250,26 @@ async def test_a_silent_master(
             while core._heartbeat.last_beat == beat:  # noqa: ASYNC110  (nobody is told of a heartbeat)
                 await asyncio.sleep(0.02)
         await none_due(core, store)
+
+
+async def test_few_keys(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call passes the keys of a plain queue; where a queue is none, one call is made twice, and the next ones pass all keys."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-ordered", stanzaq__ordered="1")
+    passed: dict[str, list[int]] = {node: [], f"{node}-ordered": []}
+    exchange = RedisNode._exchange
+
+    async def counted(master: RedisNode, lines: Sequence[Any]) -> list[Any]:
+        for line in lines:
+            if line[1] == "publish":
+                passed[f"{node}-ordered" if "-ordered" in line[3] else node].append(line[2])
+        return await exchange(master, lines)
+
+    monkeypatch.setattr(RedisNode, "_exchange", counted)
+    for queue in passed:
+        for _ in range(3):
+            assert isinstance(await core.ask(Publish(queue, ALICE, None, b"x", 1)), Published)
+    publish = core._server.operations["publish"]
+    few, every = len(publish.plain), len(publish.keys)
+    assert passed == {node: [few] * 3, f"{node}-ordered": [few, every, every, every]} and few < every / 2

@@ -264,7 +264,9 @@ class Runner:
         reply = text(self._call(found, names, values))
         after = self._snapshot(names)
         changed = (
-            {key for key, old, new in zip(found.keys, before, after, strict=True) if old != new} if before else set()
+            {key for key, old, new in zip(found.keys[: len(names)], before, after, strict=True) if old != new}
+            if before
+            else set()
         )
         assert changed <= found.writes, f"{name} changed {changed - found.writes}, which its header does not say"
         assert reply[0] in found.returns, f"{name} answered {reply[0]}, which its header does not say"
@@ -302,6 +304,7 @@ class Queue:
         self.partition = partition
         self.now = T0
         self.frontend = "f1"
+        self.wide = False
 
     def key(self, name: str) -> str:
         """Name one of the partition's keys."""
@@ -313,7 +316,12 @@ class Queue:
         known = {**DEFAULTS, "number": self.partition.number, "now": self.now, "frontend": self.frontend, **fixed}
         wanted = {argument: known[argument] for argument in found.arguments}
         assert fixed.keys() <= wanted.keys(), f"{name} takes {found.arguments}"
-        reply = self.runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
+        few = found.plain and not self.wide
+        reply = self.runner.run(name, list(map(self.key, found.plain if few else found.keys)), wanted, rows)
+        if reply[0] == "wide":
+            # As pipelines do.
+            self.wide = True
+            reply = self.runner.run(name, list(map(self.key, found.keys)), wanted, rows)
         if name not in PARTITIONED or reply[0] != "ok":
             return Answer(reply[0], reply[1:])
         code, results, deliveries, notices, outbox, due, more, token = reply

@@ -18,7 +18,7 @@ MODULES = modules(FOLDER)
 
 ANSWERS_OF_THEIR_OWN = {
     "ok", "replayed", "duplicate", "stale", "older", "newer", "gone", "deleted", "no-owner", "too-many", "changed", "held",
-    "waiting", "refused", "measure", "awaited", "ended", "unfinished", "unknown",
+    "waiting", "refused", "measure", "awaited", "ended", "unfinished", "unknown", "wide",
 }  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
@@ -117,7 +117,7 @@ def test_replies_alike(found: Operation) -> None:
     """Scripts of a partition that check the revision answer in one shape and refuse in the same three words."""
     assert (found.name in PARTITIONED) == ("local refusal = partition.load()" in body(found.name))
     if found.name in PARTITIONED:
-        assert found.returns == ("ok", "stale", "gone", "deleted")
+        assert found.returns == ("ok", "stale", "gone", "deleted", *(("wide",) if found.plain else ()))
 
 
 @for_all(SCRIPTS)

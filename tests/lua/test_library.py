@@ -105,6 +105,7 @@ def _key(name: str, queue: Queue) -> str:
         "jid": lambda: keys.of_jid(name, "w0@x"),
         "service": lambda: keys.of_service(name),
         "qos": lambda: keys.of_qos(name),
+        "process": lambda: keys.of_process(name, "1c0f9a3b"),
     }
     return holders[keys.BY_NAME[name].holder]()
 

@@ -33,7 +33,7 @@ NUMBERS = "-- Numbers.\nlocal numbers = {}\n\nfunction numbers.two() return 2 en
 
 def folder(tmp_path: Path, **files: str) -> Path:
     """Write operations; a name with `lib_` before it is a module."""
-    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib").mkdir(parents=True)
     for name, text in files.items():
         stem = name.removeprefix("lib_")
         (tmp_path / ("lib" if stem != name else ".") / f"{stem}.lua").write_text(text)
@@ -75,6 +75,15 @@ def test_keys_follow_from_use(tmp_path: Path) -> None:
     assert (found.keys, found.writes) == (("a", "b"), frozenset())
     found = operation(place, "writes")
     assert (found.keys, found.writes) == (("a", "c", "d", "e"), frozenset("cde"))
+
+
+def test_keys_of_a_plain_partition(tmp_path: Path) -> None:
+    """They come first, in the order of the line, so that a call may pass these alone; a key that is not used is a fault."""
+    text = HEADER.replace("-- ARGV:", "-- PLAIN: c a\n-- ARGV:") + "return redis.call('DEL', key.a, key.b, key.c)\n"
+    found = operation(folder(tmp_path / "good", op=text), "op")
+    assert (found.plain, found.keys) == (("c", "a"), ("c", "a", "b"))
+    with pytest.raises(ScriptDefect, match="PLAIN names keys that it does not use: z"):
+        operation(folder(tmp_path / "bad", op=text.replace("PLAIN: c", "PLAIN: z c")), "op")
 
 
 def test_script(tmp_path: Path) -> None:

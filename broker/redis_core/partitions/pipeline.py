@@ -60,6 +60,7 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
 from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import CALLS, ROWS, refusal
+from broker.scripts.source import Operation
 from broker.tasks import FAILED, STOPPED, Request, start
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ _TURNS = 4
 """Turns of the event loop until a call is written: it is gathered with others, and its connection is looked at."""
 _MANY = 32
 """Answers and deliveries of a reply that are given during the next call: fewer take less time than smaller calls cost."""
+_WIDE_CALLS = 100
+"""Calls with all keys after one that needed them."""
 _QUIET = {ReceiveFrom, Sweep}
 _NOTHING_UNSEEN = float("inf")
 
@@ -96,6 +99,7 @@ class PartitionPipeline:
         self._incarnation = ""
         self._partition = Partition(known.node, "", number)
         self._noted = False
+        self._wide_calls = 0
         self._received = 0
         self._received_at = float("-inf")
         self._called_at = _NOTHING_UNSEEN
@@ -235,6 +239,9 @@ class PartitionPipeline:
             self._called_at = time.monotonic()
             exchange = self._server.run_all([self._call(record, batch, batch.call.script)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
+            if isinstance(reply, list) and reply[0] == b"wide":
+                self._wide_calls = _WIDE_CALLS
+                reply = (await self._server.run_all([self._call(record, batch, batch.call.script)]))[0]
             if batch.call.when_full and isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY:
                 reply = (await self._server.run_all([self._call(record, batch, batch.call.when_full)]))[0]
         except CoreUnavailable as error:
@@ -339,7 +346,7 @@ class PartitionPipeline:
             rows = map(call.row, map(_COMMAND, batch.requests), repeat(record))
         elif call.rows is not None:
             rows = call.rows(first, record)
-        names = keys.all_of_partition(operation.keys, self._partition)
+        names = keys.all_of_partition(self._needed(operation), self._partition)
         fixed = call.fixed(first, record)
         if name != call.script:
             fixed = {each: fixed[each] for each in operation.arguments if each in fixed}
@@ -356,6 +363,15 @@ class PartitionPipeline:
         except CoreUnavailable:
             if batch.kind is TakeOver:
                 raise
+
+    def _needed(self, operation: Operation) -> tuple[str, ...]:
+        """Return the keys to pass: few where the partition is plain. One that was not is asked again after many calls."""
+        if not operation.plain:
+            return operation.keys
+        if not self._wide_calls:
+            return operation.plain
+        self._wide_calls -= 1
+        return operation.keys
 
     def _sender(self) -> str:
         """Return who is to send what the next call hands out: nobody, as long as the partition is not noted."""

@@ -65,7 +65,7 @@ class Bench:
     async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> list[Any]:
         """Run one operation on the partition."""
         header = self.server.operations[name]
-        names = [keys.of_partition(key, self.partition) for key in header.keys]
+        names = [keys.of_partition(key, self.partition) for key in header.plain or header.keys]
         reply: list[Any] = await self.server.run(self.server.call(name, names, fixed, rows or []))
         if reply[0] != b"ok":
             msg = f"{name} answered {reply[0]!r}"
