@@ -5,15 +5,15 @@ Also the cost of an idle frontend.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pytest
 
 from broker import keys
 from broker.model.commands import Declare, Disconnect, Frontends, Publish, Retract, Subscribe
-from broker.model.names import Jid
-from broker.model.problems import Problem
+from broker.model.names import Jid, Partition
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
 from broker.redis_core import core as core_module
 from broker.redis_core.core import RedisCore
@@ -185,3 +185,27 @@ async def test_nothing_to_do(make_core: MakeCore, store: Store, node: str) -> No
         await asyncio.sleep(4)
         spent = (await client.info("stats"))["total_commands_processed"] - before
     assert 0 < spent <= (time.monotonic() - began) * 20 + 25
+
+
+async def test_notes_that_redis_has_lost(patient: None, make_core: MakeCore, store: Store, node: str) -> None:
+    """Guarantee 10: where a frontend served is noted again when Redis may have lost it, also if that fails at first."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ADMIN, {}))
+    await owing(core, door, node)
+    name, add = keys.of_process("served_partitions", core.frontend), core.served._add
+    failed: list[Iterable[Partition]] = []
+
+    async def fail_once(partitions: Iterable[Partition]) -> None:
+        if not failed:
+            failed.append(partitions)
+            raise CoreUnavailable(node)
+        await add(partitions)
+
+    core.served._add = fail_once  # type: ignore[method-assign]
+    async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
+        noted = await client.zrange(name, 0, -1)
+        await client.delete(name)
+        core._heartbeat.mark_state_unknown()
+        while await client.zrange(name, 0, -1) != noted or not noted:  # noqa: ASYNC110  (heartbeats do it)
+            await asyncio.sleep(0.02)
+    assert failed

@@ -134,7 +134,8 @@ class Sweeper:
             self._core.notify(notice)
         if found.state_unknown:
             self._core.background(self.sweep_all)
-        if (found.state_unknown or self._core.served.due) and self._core.frontend:
+            self._core.served.doubt()
+        if self._core.served.due:
             self._core.background(self._core.served.renew)
         self._begin_takeovers(found.dead)
         if found.early:

@@ -57,10 +57,16 @@ class ServedPartitions:
 
     async def renew(self) -> None:
         """Note all again, since Redis may have lost some, and forgets them if this is never called. Raises CoreUnavailable."""
-        noted = self.noted
-        for first in range(0, len(noted), _AT_ONCE):
-            await self._add(noted[first : first + _AT_ONCE])
         self._renewed = time.monotonic()
+        try:
+            await self._add(self.noted)
+        except BaseException:
+            self.doubt()
+            raise
+
+    def doubt(self) -> None:
+        """Let the notes be renewed soon: Redis may have lost some."""
+        self._renewed = float("-inf")
 
     @property
     def due(self) -> bool:
@@ -69,7 +75,9 @@ class ServedPartitions:
 
     async def _add(self, partitions: Iterable[Partition]) -> None:
         rows = [{"partition": str(each)} for each in partitions]
-        await self._server.run(self._server.call("note_served", [self._name], {"keep_seconds": KEPT_SECONDS}, rows))
+        for first in range(0, len(rows), _AT_ONCE):
+            some = rows[first : first + _AT_ONCE]
+            await self._server.run(self._server.call("note_served", [self._name], {"keep_seconds": KEPT_SECONDS}, some))
 
     def drop(self, partitions: Iterable[Partition]) -> None:
         """Note that all that these have handed out is sent, and that nothing is under way there."""
