@@ -61,12 +61,17 @@ class Bench:
         self.server = server
         self.partition = Partition(node, "bench", number)
         self.requests = 0
+        self._wide = False
 
     async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> list[Any]:
         """Run one operation on the partition."""
         header = self.server.operations[name]
-        names = [keys.of_partition(key, self.partition) for key in header.plain or header.keys]
+        few = header.plain and not self._wide
+        names = [keys.of_partition(key, self.partition) for key in (header.plain if few else header.keys)]
         reply: list[Any] = await self.server.run(self.server.call(name, names, fixed, rows or []))
+        if reply[0] == b"wide":
+            self._wide = True
+            return await self.run(name, fixed, rows)
         if reply[0] != b"ok":
             msg = f"{name} answered {reply[0]!r}"
             raise RuntimeError(msg)
