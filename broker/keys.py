@@ -97,7 +97,7 @@ TABLE: Final = (
         "waiters",
         "hash",
         "partition",
-        "subid -> since when it has waited, when it last looked, the process to wake",
+        "subid -> since when it has waited or `-` if it has no room, when it last looked, the process to wake",
         "100,000 subscribers",
     ),
     Key(

@@ -2,7 +2,7 @@
 -- Lock items for pull subscriptions, leases and links, until each holds `limit` here, and list what they hold, oldest locks first: those
 -- after the token `after`, at most `most` each and about `max_bytes` of payload in all. A `limit` of `*` is the subscription's own credit;
 -- with an empty one the caller only looks, and with `0` it asks whether there is something to take. Locks last `lock_ms`, or the node's
--- lock time. A subscription that could take more waits here for its `process` to be woken, if it names one. A `lease`, which only the
+-- lock time. A subscription waits here for its `process` to be woken, if it names one, as soon as it could take more. A `lease`, which only the
 -- first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. A `selector` of `=` is the one that
 -- is known here. With `references` of a `collection` items are locked under these, one under each, until the queue's time `deadline`.
 -- Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its selector, about how
@@ -122,10 +122,12 @@ local function answer(row)
   local room, made, waits = takes, 0, 0
   if takes and open and row.limit ~= '0' then room, made = receive(row, subscriber, names) end
   if row.limit == '0' and open and waiters.has_match(row.subid) then waits = math.max(1, asking.wanted()) end
-  if room and waits == 0 and row.process ~= '' then
+  if row.process == '' then
+    waiters.remove(row.subid)
+  elseif room and waits == 0 then
     waiters.note(row.subid, row.process, made > 0)
   else
-    waiters.remove(row.subid)
+    waiters.note_full(row.subid, row.process)
   end
   local found, more = list(row)
   return {'ok', subscription_expiry.of(row.subid), found, more, credit.lock_count(row.subid), subscriber and subscriber.limit or 0,

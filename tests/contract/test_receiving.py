@@ -226,6 +226,28 @@ async def test_woken(make_nameless: MakeNameless, node: str, monkeypatch: pytest
     assert (await received(one, node, jid, 0.3)).items == ()
 
 
+@pytest.mark.parametrize("partitions", ["1", "2"])
+async def test_woken_by_its_own_acknowledgement(
+    make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch, partitions: str
+) -> None:
+    """RX5: one that holds its limit, and knows what it holds, gets the next item as soon as it acknowledges one, anywhere."""
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node, stanzaq__partitions=partitions)
+    jid = await leased(one, node, 1)
+    monkeypatch.setattr(receiving, "LOOK_SECONDS", 60.0)
+    await published(one, node, 3)
+    found = await received(one, node, jid)
+    for other in (one, two):
+        after = {item.partition: item.token for item in found.items}
+        waiting = asyncio.create_task(one.ask(Receive(node, ALICE, jid, None, 10, after)))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        await acknowledge(other, jid, found)
+        result = await waiting
+        assert isinstance(result, Received) and len(result.items) == 1 and time.monotonic() - began < 8
+        found = result
+
+
 async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
     """RX5: a fetch that knows what it holds waits for newer items."""
     core = await make_nameless()

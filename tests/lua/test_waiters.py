@@ -45,6 +45,24 @@ def test_who_has_enough(queue: Queue) -> None:
     wait(queue, C)
     queue.unsubscribe(C, release="1")
     assert told(queue.publish("b")) == []
+    assert "waiting" not in queue.kept()
+
+
+def test_without_room(queue: Queue) -> None:
+    """One that held its limit when it looked is told by the script that ends one of its locks, if items wait then."""
+    queue.publish("a", "b", "c")
+    assert wait(queue, A, 2) == ["a", "b"]
+    assert "waiting" not in queue.kept()
+    queue.now += 1
+    wait(queue, B, 1)
+    queue.publish("d")
+    assert told(queue.retract(A, "a")) == [("p-a", A)]
+    assert wait(queue, A, 2) == ["b", "d"]
+    assert told(queue.retract(A, "b")) == []
+    # It waits behind those who have waited longer.
+    assert told(queue.retract(B, "c")) == [] and told(queue.publish("e")) == [("p-a", A)]
+    queue.unsubscribe(A, release="1")
+    queue.unsubscribe(B, release="1")
     assert {"waiting", "waiters"}.isdisjoint(queue.kept())
 
 

@@ -70,6 +70,7 @@ class Receiver:
             if takes:
                 waiting = [each for each in _rotate([first, *others], turn) if each in found and found[each].waits]
                 found |= await self._receive_here(now, begun.selector, waiting, found, limit)
+                short = bool(waiting) and sum({**now.held, **_held(found)}.values()) >= limit
         # A collection's own partition holds nothing; one that cannot answer now may have no owner.
         holding = others if collects else [first, *others]
         owned = bool(holding) and all(each in found and found[each].received.owned for each in holding)
@@ -93,7 +94,7 @@ class Receiver:
         limit: int,
     ) -> _Found:
         """Receive from partitions of the node, until as many items are held in all that were looked at as there may be."""
-        held = dict(now.held) | {each: of.received.held[each] for each, of in looked.items()}
+        held = {**now.held, **_held(looked)}
         found: _Found = {}
         for each in waiting:
             room = limit - sum(held.values())
@@ -102,7 +103,7 @@ class Receiver:
             known = "=" if each.number == FIRST_PARTITION else selector
             more = await self._ask([_part(now, each, held[each] + room, known)])
             found |= more
-            held |= {each: of.received.held[each] for each, of in more.items()}
+            held |= _held(more)
         return found
 
     async def _receive_below(
@@ -171,6 +172,11 @@ class Receiver:
         outcomes: list[Outcome] = await asyncio.gather(*asked)
         found = zip(partitions, outcomes, strict=True)
         return {each: outcome for each, outcome in found if isinstance(outcome, ReceivedFrom)}
+
+
+def _held(found: Mapping[Partition, ReceivedFrom]) -> dict[Partition, int]:
+    """Return how many items are held in each partition."""
+    return {each: of.received.held[each] for each, of in found.items()}
 
 
 def _choose(partitions: Sequence[Partition], now: ReceiveNow) -> list[Partition]:

@@ -112,11 +112,12 @@ function lock_end.lose(flight, kind, request)
   lock_end.release(flight, kind, request)
 end
 
--- Updates the turns of all touched subscribers.
+-- Updates the turns of all touched subscribers, and lets those wait that had no room.
 function lock_end.update_turns()
   write_buffer.flush()
   for subid in pairs(call.lock_end_touched) do
     call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid])
     if call.partition_multi and not call.credit_known[subid] then subscription_ids.tidy(subid) end
+    waiters.make_room(subid)
   end
 end

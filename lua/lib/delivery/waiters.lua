@@ -1,25 +1,46 @@
 -- Pull subscriptions that wait for items of the partition. `waiting` has their subids by the number since which each has waited; one that
 -- was told that items wait is behind all these, by when. `waiters` has `since seen process`: that number, when it last looked, in ms, and
--- the process to tell. One that has come takes items or waits again; one that does not come is gone. `waits` in `meta` is set once any
--- waited.
+-- the process to tell. One that has come takes items or waits again; one that does not come is gone. One without room is in `waiters` alone,
+-- with `-` for that number, until one of its locks ends. `waits` in `meta` is set once any waited.
 local waiters = {TOLD = 4e15, MOST = 8, COMES_MS = 2000, GONE_MS = 15000}
+
+local function turn_on()
+  call.partition_before.waits = call.partition_before.waits or partition.turn_on('waits') and '1'
+end
 
 -- Notes that one waits; it keeps its place unless it was served.
 function waiters.note(subid, process, served)
-  call.partition_before.waits = call.partition_before.waits or partition.turn_on('waits') and '1'
+  turn_on()
   local since = not served and string.match(redis.call('HGET', key.waiters, subid) or '', '^(%d+) ')
   since = since or string.format('%d', partition.next_number())
   redis.call('ZADD', key.waiting, since, subid)
   redis.call('HSET', key.waiters, subid, since .. ' ' .. call.partition_stamp .. ' ' .. process)
 end
 
-function waiters.remove(subid)
-  if call.partition_before.waits and redis.call('ZREM', key.waiting, subid) == 1 then redis.call('HDEL', key.waiters, subid) end
-end
-
 local function forget(subid)
   redis.call('ZREM', key.waiting, subid)
   redis.call('HDEL', key.waiters, subid)
+end
+
+function waiters.remove(subid)
+  if call.partition_before.waits then forget(subid) end
+end
+
+-- Notes that one would wait if it had room.
+function waiters.note_full(subid, process)
+  turn_on()
+  redis.call('ZREM', key.waiting, subid)
+  redis.call('HSET', key.waiters, subid, '- ' .. call.partition_stamp .. ' ' .. process)
+end
+
+-- Lets one wait that had no room before one of its locks ended.
+function waiters.make_room(subid)
+  if not call.partition_before.waits then return end
+  local rest = string.match(redis.call('HGET', key.waiters, subid) or '', '^%-( .*)$')
+  if not rest then return end
+  local since = string.format('%d', partition.next_number())
+  redis.call('ZADD', key.waiting, since, subid)
+  redis.call('HSET', key.waiters, subid, since .. rest)
 end
 
 -- Whether another was told a moment ago, and so is on its way, and this one was not.
