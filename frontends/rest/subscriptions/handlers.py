@@ -290,11 +290,11 @@ async def _events(
         while isinstance(found, Received):
             items = sorted(found.items, key=lambda item: item.token)
             seen |= {item.partition: item.token for item in items}
-            for message in _readable(subscription, items):
-                yield b"event: message\ndata: %b\n\n" % documents.message(message)
-            if not found.items:
-                # A comment, which keeps the stream alive.
-                yield b":\n\n"
+            written = [
+                b"event: message\ndata: %b\n\n" % documents.message(each) for each in _readable(subscription, items)
+            ]
+            # At once, since each part has a price; a comment keeps the stream alive.
+            yield b"".join(written) or b":\n\n"
             if found.owned:
                 await asyncio.sleep(min(replies.OWNED_SECONDS, subscription.seconds / 3))
             left = ends() - time.time()
