@@ -22,7 +22,7 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Stage
-from broker.model.results import Refused, Result, RetractedBatch, Unaffiliated
+from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
 from broker.redis_core.delivery.leaving_items import ItemDeliverer
@@ -175,9 +175,10 @@ class RedisCore:
         tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began
         tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1
-        if isinstance(result, Refused | Unaffiliated):
-            self.metrics.refuse(result.problem.value, getattr(command, "node", ""))
-        elif name := row.metric(result):
+        told = result.outcome if isinstance(result, AcknowledgedAndReceived) else result
+        if isinstance(told, Refused | Unaffiliated):
+            self.metrics.refuse(told.problem.value, getattr(command, "node", ""))
+        elif name := row.metric(told):
             amount = len(result.ended) if isinstance(result, RetractedBatch) else 1
             tally.counts[name] += amount
             if name in REASONS:

@@ -85,7 +85,7 @@ class Handlers:
         self.nodes = NodeService(records, rules, core, self.approvals)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.dependencies = DependencyService(store, core)
-        self.receiving = Receiving(ask, core.count, core.name, self._pass_on)
+        self.receiving = Receiving(core.begin, core.count, core.name, self._pass_on)
         self.listing = NodeListing(server, store, records.tree)
         self.inspection = Inspection(store, rules, ask)
         self.quotas = QuotaService(store, rules, records.quotas)

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Acknowledge items for their holders, or delete them for owners and publishers, and hand out items with the freed credit. With
--- `together` all rows or none take effect: the first refusal is the one answer, with its row's number.
+-- `together` all rows or none take effect: the first refusal is the one answer, with its row's number. A row with
+-- `next`, `MOST LEASE_MS`, is also answered as by `receive` with up to so many items, which are locked after that for its pull subscription.
 -- PLAIN: meta log index ready delayed replaced successors outbox locks_to_release subscription_expiry inflight lock_deadlines locks_by_subscriber subscribers ready_subscribers idle_subscribers history journal replays replays_old outbox_items group_of
--- ARGV: now revision frontend number retry together | sender subids owner item token request
--- RETURNS: ok stale gone deleted wide | ok replayed item-not-found forbidden locked-by-another lock-lost not-acceptable
+-- ARGV: now revision frontend number retry together | sender subids owner item token request next
+-- RETURNS: ok stale gone deleted wide | ok replayed item-not-found forbidden locked-by-another lock-lost not-acceptable received lease-over
 local refusal = partition.load() or plain.check(true)
 if refusal then return refusal end
 replay_cache.rotate()
@@ -30,4 +31,4 @@ local results = decide(rows, function(row, verdict)
   end
   return {verdict}
 end)
-return respond.make(results, call.lock_end_freed)
+return respond.make(results, call.lock_end_freed, function() return receiving.add_next(rows, results) end)

@@ -5,16 +5,19 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from broker import codec, keys
 from broker.model.commands import (
     Affiliate,
+    Complete,
     Configure,
     Declare,
     Delete,
     Describe,
+    Next,
     Publish,
     Receive,
     Retract,
@@ -30,10 +33,12 @@ from broker.model.problems import Problem
 from broker.model.pull_subscriptions import pull_jid
 from broker.model.qos import Qos
 from broker.model.results import (
+    AcknowledgedAndReceived,
     Counted,
     Declared,
     Described,
     Done,
+    HeldItem,
     Published,
     Received,
     Refused,
@@ -246,6 +251,51 @@ async def test_woken_by_its_own_acknowledgement(
         result = await waiting
         assert isinstance(result, Received) and len(result.items) == 1 and time.monotonic() - began < 8
         found = result
+
+
+@pytest.mark.parametrize("partitions", ["1", "2"])
+@pytest.mark.parametrize("kind", [Retract, Complete])
+async def test_next(make_nameless: MakeNameless, node: str, partitions: str, kind: type[Retract]) -> None:
+    """An acknowledgement that asks for more gets it within the credit, also if it is refused; over several partitions, too."""
+    core = await make_nameless()
+    await declared(core, node, stanzaq__partitions=partitions)
+    jid = await leased(core, node, 2)
+    await published(core, node, 6)
+    first, second = (await received(core, node, jid)).items
+    asked = Next(Receive(node, ALICE, jid, 60_000), 2)
+
+    async def acknowledge_next(item: HeldItem, asked: Next = asked) -> AcknowledgedAndReceived:
+        about = node, jid, item.item_id, item.token
+        result = await core.ask(kind(*about, partition=item.partition.number, next=asked))
+        assert isinstance(result, AcknowledgedAndReceived) and isinstance(result.received, Received)
+        return result
+
+    found = await acknowledge_next(first)
+    assert isinstance(found.outcome, Retracted) and isinstance(found.received, Received)
+    (third,) = found.received.items
+    assert third.item_id not in {first.item_id, second.item_id}
+    again = await acknowledge_next(first)
+    assert is_refused(again.outcome, Problem.ITEM_NOT_FOUND)
+    assert isinstance(again.received, Received) and again.received.items == ()
+    nothing = await acknowledge_next(second, replace(asked, most=0))
+    assert isinstance(nothing.received, Received) and nothing.received.items == ()
+    # What was answered is shown again: a lost answer loses nothing.
+    assert third in [replace(item, waited_ms=third.waited_ms) for item in (await received(core, node, jid)).items]
+    assert core.metrics.tally.counts["acknowledged"] == 2
+
+
+async def test_next_after_the_lease(make_nameless: MakeNameless, node: str) -> None:
+    """What is kept after the end of a lease can be acknowledged, and nothing more is received."""
+    core = await make_nameless()
+    await declared(core, node)
+    jid = await leased(core, node, 1)
+    await published(core, node, 2)
+    (item,) = (await received(core, node, jid)).items
+    assert isinstance(await core.ask(Unsubscribe(node, ALICE, jid, "", release=False)), Unsubscribed)
+    asked = Next(Receive(node, ALICE, jid, 60_000), 2)
+    result = await core.ask(Retract(node, jid, item.item_id, item.token, partition=0, next=asked))
+    assert isinstance(result, AcknowledgedAndReceived) and isinstance(result.outcome, Retracted)
+    assert is_refused(result.received, Problem.LEASE_OVER)
 
 
 async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:

@@ -316,6 +316,7 @@ class Queue:
         known = {**DEFAULTS, "number": self.partition.number, "now": self.now, "frontend": self.frontend, **fixed}
         wanted = {argument: known[argument] for argument in found.arguments}
         assert fixed.keys() <= wanted.keys(), f"{name} takes {found.arguments}"
+        rows = tuple({column: "" for column in found.columns if column == "next"} | dict(row) for row in rows)
         few = found.plain and not self.wide
         reply = self.runner.run(name, list(map(self.key, found.plain if few else found.keys)), wanted, rows)
         if reply[0] == "wide":
@@ -506,9 +507,9 @@ class Queue:
         }
         return self.run("unsubscribe", {"subid": subid(jid), "release": release, "kept": kept, **columns})
 
-    def retract(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
+    def retract(self, jid: str, item: str, token: Any = "", *, next: str = "", **more: Any) -> Answer:  # noqa: A002
         """Retract an item."""
-        return self.run("retract", self.asked(jid, item, token, **more))
+        return self.run("retract", self.asked(jid, item, token, **more) | {"next": next})
 
     def unlock(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
         """Release an item."""

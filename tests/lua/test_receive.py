@@ -235,3 +235,36 @@ def queue_receives(queue: Queue, **more: object) -> tuple[list[str], str]:
     """Return what the lease holds after a receive under references, and those that are unused."""
     row = queue.receive(LEASE, 9, **more)
     return [item[0] for item in row[2]], row[-1]
+
+
+def test_next(queue: Queue) -> None:
+    """One row acknowledges, and then locks up to so many more within the credit, renews the lease, and shows what it locked."""
+    queue.publish(*"abcdef", body="12")
+    queue.subscribe(LEASE, 2, "pulled", lease="+9000")
+    queue.receive(LEASE)
+    queue.now += 500
+    (word, code, answer), *_ = queue.retract(LEASE, "a", next="5 9000").rows
+    assert (word, code) == ("received", LEASE)
+    code, until, found, more, held, credit, *_ = answer
+    assert (code, until, more, held, credit) == ("ok", queue.now + 9_000, 0, 2, 2)
+    assert [(row[0], row[10]) for row in found] == [("c", 500)]
+    # Rows of one call free credit before any of them receives, and each shows its own.
+    first, second = queue.run(
+        "retract", queue.asked(LEASE, "b") | {"next": "1 0"}, queue.asked(LEASE, "c") | {"next": "5 0"}
+    ).rows
+    assert [row[0] for row in first[2][2]] == ["d"] and [row[0] for row in second[2][2]] == ["e"]
+    assert (first[2][1], second[2][4]) == (until, 2)
+    row = queue.asked(LEASE, "d") | {"next": "0 0", "result": "r"}
+    ((word, outcome, answer),) = queue.run("complete", row).rows
+    assert (word, outcome, answer[2], answer[4]) == ("received", ["ok", LEASE], [], 1)
+    assert [row[0] for row in queue.locks(LEASE)] == ["e"]
+
+
+def test_next_of_a_refused_one(queue: Queue) -> None:
+    """A refused acknowledgement receives as well; nothing does once the lease is over, nor while the queue is paused."""
+    queue.publish("a", "b")
+    queue.subscribe(LEASE, 1, "pulled", lease="+9000")
+    (word, outcome, answer), *_ = queue.retract(LEASE, "x", next="1 9000").rows
+    assert (word, outcome, [row[0] for row in answer[2]]) == ("received", ["item-not-found"], ["a"])
+    queue.unsubscribe(LEASE, kept="1")
+    assert queue.retract(LEASE, "a", next="1 0").rows == [["received", LEASE, ["lease-over"]]]

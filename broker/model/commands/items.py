@@ -118,8 +118,16 @@ class Receive:
 
 
 @frozen
+class Next:
+    """What a pull subscription asks for with an acknowledgement: a receive, within its credit of up to `most` more items."""
+
+    receive: Receive
+    most: int
+
+
+@frozen
 class Retract:
-    """Acknowledge an item that the sender holds, or delete one as owner or publisher."""
+    """Acknowledge an item that the sender holds, or delete one as owner or publisher; `next` is then received."""
 
     node: str
     sender: Jid
@@ -127,6 +135,7 @@ class Retract:
     token: int | None = None
     request: str = ""
     partition: int | None = None
+    next: Next | None = field(default=None, kw_only=True)
 
 
 @frozen

@@ -108,7 +108,25 @@ class Done:
     """The command took effect and returns nothing."""
 
 
-Result = Refused | Done | ItemResult | SubscriptionResult | LogResult | NodeResult | ScheduleResult | AdminResult
+@frozen
+class AcknowledgedAndReceived:
+    """What became of an acknowledgement, and what was then locked by the receive that it asked for."""
+
+    outcome: Retracted | Refused
+    received: Received | Refused
+
+
+Result = (
+    Refused
+    | Done
+    | AcknowledgedAndReceived
+    | ItemResult
+    | SubscriptionResult
+    | LogResult
+    | NodeResult
+    | ScheduleResult
+    | AdminResult
+)
 
 
 def refusal_of(result: Result) -> Refused | None:

@@ -9,6 +9,7 @@ from broker.model.commands import (
     Cancel,
     Complete,
     Confirm,
+    Next,
     Publish,
     ReadOutcome,
     Renew,
@@ -19,7 +20,7 @@ from broker.model.commands import (
 from broker.model.fields import decimal, rate_rule
 from broker.model.hints import NO_HINTS
 from broker.model.items import Listed
-from broker.model.names import Jid, bare_jid
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
 from broker.model.outcomes import ItemOutcome, ReplyMode
@@ -27,11 +28,14 @@ from broker.model.positions import Position
 from broker.model.problems import Problem
 from broker.model.progress import Progress
 from broker.model.results import (
+    AcknowledgedAndReceived,
     Browsed,
     Cancelled,
     Done,
     Ended,
+    HeldItem,
     Published,
+    Received,
     Refused,
     Renewed,
     Result,
@@ -165,12 +169,49 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
     }
 
 
-def _read_retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
+def _retract_row(command: Retract, record: NodeRecord) -> dict[str, str | int | bytes]:
+    return _request_row(command, record) | {"next": _next(command.next, record) if command.next else ""}
+
+
+def _next(asked: Next, record: NodeRecord) -> str:
+    """Return what is received by the script that acknowledges; empty where more than this partition is to be asked."""
+    if record.name != asked.receive.node or record.config.partitions > 1:
+        return ""
+    return f"{asked.most} {asked.receive.lease_ms or 0}"
+
+
+def _read_retracted(command: Retract, reply: list[Any], record: NodeRecord) -> Result:
+    if reply[0] == b"received":
+        outcome = _read_retracted(command, split_reply(reply[1]), record)
+        assert isinstance(outcome, Retracted | Refused)
+        code = reply[2][0]
+        received = (
+            read_received(record.partition(command.partition or 0), reply[2], record) if code == b"ok" else refuse(code)
+        )
+        return AcknowledgedAndReceived(outcome, received)
     return _read_gone(reply) if reply[0] in _GONE else _deny(command, reply[0], record)
 
 
+def read_received(partition: Partition, reply: list[Any], record: NodeRecord) -> Received:
+    """Read what a pull subscription holds in a partition."""
+    _code, until_ms, rows, more, held, credit, _selector, _waits, owned, *_ = reply
+    of, lasts = record.config.max_deliveries, record.config.lock_seconds
+    items = tuple(
+        HeldItem(
+            *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published),
+            untried=untried,
+            reply=bool(reply),
+            of=of,
+            lock_seconds=lasts,
+            waited_ms=waited[0] if waited else None,
+        )
+        for item, token, attempt, ends, by, body, key, published, untried, reply, *waited in rows
+    )
+    return Received(items, until_ms, bool(more), {partition: held}, credit, bool(owned))
+
+
 def _complete_row(command: Complete, record: NodeRecord) -> Values:
-    return {**_request_row(command, record), "result": command.envelope}
+    return {**_retract_row(command, record), "result": command.envelope}
 
 
 def _outcome_row(command: ReadOutcome, record: NodeRecord) -> Values:
@@ -188,7 +229,7 @@ def _read_gone(reply: list[bytes]) -> Retracted:
 
 
 def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
-    return [_request_row(each, record) for each in command.items]
+    return [_retract_row(each, record) for each in command.items]
 
 
 def _read_retracted_batch(command: RetractBatch, reply: ScriptReply, record: NodeRecord) -> Result:
@@ -303,7 +344,7 @@ def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> R
 
 
 publish = Call("publish", read_published, intake, publish_row, when_full="find_repeat")
-retract = Call("retract", _read_retracted, lambda _command, _record: {"together": ""}, _request_row)
+retract = Call("retract", _read_retracted, lambda _command, _record: {"together": ""}, _retract_row)
 retract_batch = Call("retract", _read_retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 complete = Call("complete", _read_retracted, row=_complete_row)
 read_outcome = Call("read_outcome", _outcome, row=_outcome_row)

@@ -7,10 +7,10 @@ from broker.model.items import Lock
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos, Sending
-from broker.model.results import Done, HeldItem, HeldLocks, Received, Refused, Result, Subscribed
+from broker.model.results import Done, HeldLocks, Refused, Result, Subscribed
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import OWN_CREDIT, Leave, Left, PassOn, ReceivedFrom, ReceiveFrom
-from broker.redis_core.operations.items import WHICH
+from broker.redis_core.operations.items import WHICH, read_received
 from broker.redis_core.operations.operation import (
     Call,
     Values,
@@ -196,21 +196,10 @@ def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:
 def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -> ReceivedFrom | Refused:
     if reply[0] != b"ok":
         return refuse(reply[0], "the subscription has expired")
-    _code, until_ms, rows, more, held, credit, selector, waits, owned, stamp_ms, unused = reply
-    partition, of, lasts = record.partition(command.partition), record.config.max_deliveries, record.config.lock_seconds
-    items = tuple(
-        HeldItem(
-            *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published),
-            untried=untried,
-            reply=bool(reply),
-            of=of,
-            lock_seconds=lasts,
-            waited_ms=waited[0] if waited else None,
-        )
-        for item, token, attempt, ends, by, body, key, published, untried, reply, *waited in rows
-    )
-    received = Received(items, until_ms, bool(more), {partition: held}, credit, bool(owned))
+    partition, lasts = record.partition(command.partition), record.config.lock_seconds
+    *_, selector, waits, _owned, stamp_ms, unused = reply
     lock_ms = lasts * 1000 if command.lock_ms is None else command.lock_ms
+    received = read_received(partition, reply, record)
     return ReceivedFrom(received, selector.decode(), waits, stamp_ms, lock_ms, tuple(unused.decode().split()))
 
 

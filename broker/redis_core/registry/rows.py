@@ -204,6 +204,8 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Retract: Row(
         script=item_scripts.retract,
+        handler=lambda do: do.receiving.acknowledge,
+        handled=attrgetter("next"),
         judge=may.anybody,
         leaf_only=may.NO_RETRACT,
         place=of_item,
@@ -212,6 +214,8 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Complete: Row(
         script=item_scripts.complete,
+        handler=lambda do: do.receiving.acknowledge,
+        handled=attrgetter("next"),
         judge=may.completing,
         leaf_only=may.NO_RETRACT,
         place=of_item,

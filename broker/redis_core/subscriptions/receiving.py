@@ -7,14 +7,14 @@ wakes that one. A wake-up may be lost with a process, so each looks again after 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from broker.model.commands import ReadOutcome, Receive
+from broker.model.commands import ReadOutcome, Receive, Retract
 from broker.model.names import Partition
 from broker.model.problems import Problem
-from broker.model.results import Ended, HeldItem, Received, Refused, Result
+from broker.model.results import AcknowledgedAndReceived, Ended, HeldItem, Received, Refused, Result, Retracted
 from broker.redis_core.commands.internal import Ask, Outcome, PassOn, ReceiveNow
 from broker.redis_core.operations.operation import subid
 
@@ -54,6 +54,11 @@ class _Waiting:
         self.event.clear()
         woken, self.woken = frozenset(self.woken), set()
         return woken
+
+
+def _is_new(item: HeldItem) -> bool:
+    """Return whether an item was locked by the receive that returns it."""
+    return item.waited_ms is not None
 
 
 class Receiving:
@@ -96,6 +101,26 @@ class Receiving:
             self._waiting[whose].remove(waiting)
             if not self._waiting[whose]:
                 del self._waiting[whose]
+
+    def acknowledge(self, command: Retract) -> Coroutine[None, None, Result]:
+        """Acknowledge an item, and receive what its holder asks for with that."""
+        return self._acknowledge(command, self._ask(command))
+
+    async def _acknowledge(self, command: Retract, asked: Awaitable[Outcome]) -> Result:
+        assert command.next is not None
+        found, receive = await asked, command.next.receive
+        if isinstance(found, AcknowledgedAndReceived):
+            outcome, received = found.outcome, found.received
+        else:
+            assert isinstance(found, Retracted | Refused)
+            # More than one partition is to be asked, which fills the subscription up to its credit.
+            outcome = found
+            now = ReceiveNow(receive.node, replace(receive, takes=command.next.most > 0))
+            held = await self._ask(now)
+            assert isinstance(held, Received | Refused)
+            received = held if isinstance(held, Refused) else replace(held, items=tuple(filter(_is_new, held.items)))
+        self._answer(received)
+        return AcknowledgedAndReceived(outcome, received)
 
     async def _wait_and_receive(self, command: Receive, waiting: _Waiting) -> Outcome:
         ends = time.monotonic() + command.wait_seconds
