@@ -8,6 +8,7 @@ import re
 import secrets
 from typing import Final
 
+from broker.model.frozen import frozen
 from broker.model.names import Jid, resource
 
 _RESOURCE: Final = re.compile(r"lease-[0-9a-f]{11}([0-9a-f]{5})")
@@ -42,3 +43,15 @@ def is_pull_subscription(jid: str) -> bool:
 def is_lease_record(name: str) -> bool:
     """Return whether this is the name of the record of a pull subscription to several destinations, and of no node."""
     return _RESOURCE.fullmatch(name) is not None
+
+
+@frozen
+class Next:
+    """What a pull subscription of `node` asks for with an acknowledgement: up to `most` more items, within its credit.
+
+    Its lease is renewed for `lease_ms`.
+    """
+
+    node: str
+    most: int
+    lease_ms: int

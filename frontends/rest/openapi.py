@@ -165,6 +165,10 @@ _AFFILIATIONS: Final = _object(
     }
 )
 
+_RESULT: Final = _object({"status": _WHOLE}, retry_after=_WHOLE)
+_ACKNOWLEDGED: Final = _array(_RESULT)
+_NEXT: Final = {"messages": _array(_LISTED), "more": _IS, "refused": _RESULT}
+
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.PAGE: _object(
         {
@@ -183,7 +187,9 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.MESSAGE_OR_END: {"anyOf": [_LISTED, _END]},
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
-    Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}, retry_after=_WHOLE))}),
+    Shown.RESULTS: _object({"results": _ACKNOWLEDGED}),
+    Shown.ACKNOWLEDGED: _object({"results": _ACKNOWLEDGED}, **_NEXT),
+    Shown.COMPLETED: _object({}, results=_ACKNOWLEDGED, **_NEXT),
     Shown.SUBSCRIPTION: _SUBSCRIPTION,
     Shown.SUBSCRIPTIONS: _object({"subscriptions": _array(_SUBSCRIPTION), "total": _WHOLE}, next=_TEXT),
     Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS, "owned": _IS}),

@@ -93,11 +93,20 @@ def held_messages(shown: HeldMessages, kind: str) -> Response:
     return Response(HTTPStatus.OK, body, _add_type(kind, "feed"), headers)
 
 
-def answer_settled(results: Sequence[Fault | None]) -> Response:
+def answer_settled(results: Sequence[Fault | None], more: Mapping[str, object] | None = None) -> Response:
     """Answer for each message, in order, whether the request was carried out."""
     said = [{"status": HTTPStatus.OK.value} if each is None else row(each) for each in results]
     faults = tuple(each for each in results if each)
-    return Response(HTTPStatus.OK, documents.write_json({"results": said}), negotiation.JSON, refusals=faults)
+    body = documents.write_json({"results": said, **(more or {})})
+    return Response(HTTPStatus.OK, body, negotiation.JSON, refusals=faults)
+
+
+def answer_next(
+    results: Sequence[Fault | None], messages: Sequence[Message], refused: Fault | None, *, more: bool
+) -> Response:
+    """Answer the same, with the messages that were received after that, or why none could be."""
+    said = {"messages": [documents.show_message(each) for each in messages], "more": more}
+    return answer_settled(results, said | ({"refused": row(refused)} if refused else {}))
 
 
 def answer_renewed(result: Renewed) -> Response:

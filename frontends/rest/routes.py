@@ -45,6 +45,8 @@ class Shown(Enum):
     QUEUE = "queue"
     SENT = "sent"
     RESULTS = "results"
+    ACKNOWLEDGED = "results, with the messages that are received after that if the request asks for more"
+    COMPLETED = "nothing, or the same if the request asks for more"
     SUBSCRIPTION = "subscription"
     SUBSCRIPTIONS = "subscriptions"
     HELD = "held"
@@ -123,6 +125,10 @@ PARAMETERS: Final = {
     ),
     "wait": Parameter(
         "seconds to wait for a message or its end", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}
+    ),
+    "next": Parameter(
+        "receive up to so many more messages after the acknowledgement",
+        {"type": "integer", "minimum": 0, "maximum": 200},
     ),
     "keep": Parameter(
         "whether messages that were fetched stay under their locks, to be acknowledged or returned later",
@@ -269,8 +275,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "POST": Operation(
             "acknowledge_messages",
             "Acknowledge several messages, each with a result of its own",
-            {_OK: Shown.RESULTS},
+            {_OK: Shown.ACKNOWLEDGED},
             Body.ADDRESSES,
+            query=("next",),
         ),
     },
     paths.HELD: {
@@ -283,9 +290,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "POST": Operation(
             "complete_message",
             "Acknowledge a message with a result for its publisher",
-            {_OK: Shown.NOTHING},
+            {_OK: Shown.COMPLETED},
             Body.ANY,
-            query=_LOCKED,
+            query=(*_LOCKED, "next"),
         ),
     },
     paths.RELEASE: {

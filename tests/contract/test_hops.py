@@ -256,6 +256,19 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
             with acknowledgements[-1]:
                 assert (await http.delete(message["href"])).status_code == 200
             assert (await http.delete(lease)).status_code == 200
+        await http.post("/batches/jobs", json=[{"text": "x"}] * 4)
+        lease = (await http.post("/subscriptions", json={"destinations": "jobs", "prefetch": 1})).headers["Location"]
+        (message,) = (await http.get(lease, headers={"Accept": "application/json"})).json()["messages"]
+        for path in (f"{lease}/acknowledgements?", None, f"{lease}/acknowledgements?"):
+            # One that asks for more while it acknowledges needs one request and one script for a job.
+            trips.clear()
+            asked = (
+                http.post(f"{path}next=1", json=[message["href"]])
+                if path
+                else http.post(f"{message['complete']}&next=1")
+            )
+            (message,) = (await asked).json()["messages"]
+            assert trips == [["retract" if path else "complete"]]
     publish = _least(publishes)
     assert publish.calls.total() <= 94 and publish.files <= 30, str(publish)
     for times, most in ((leases, 190), (receives, 180), (acknowledgements, 105)):

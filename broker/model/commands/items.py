@@ -9,6 +9,7 @@ from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid, Partition
 from broker.model.positions import Position
 from broker.model.progress import Progress
+from broker.model.pull_subscriptions import Next
 from broker.model.qos import Stage
 from broker.model.results import Refused
 
@@ -115,14 +116,6 @@ class Receive:
             return self.after.get(partition, 0)
         node, number, token = self.only
         return token - 1 if (partition.node, partition.number) == (node, number) else NO_TOKEN
-
-
-@frozen
-class Next:
-    """What a pull subscription asks for with an acknowledgement: a receive, within its credit of up to `most` more items."""
-
-    receive: Receive
-    most: int
 
 
 @frozen

@@ -9,7 +9,6 @@ from broker.model.commands import (
     Cancel,
     Complete,
     Confirm,
-    Next,
     Publish,
     ReadOutcome,
     Renew,
@@ -27,6 +26,7 @@ from broker.model.outcomes import ItemOutcome, ReplyMode
 from broker.model.positions import Position
 from broker.model.problems import Problem
 from broker.model.progress import Progress
+from broker.model.pull_subscriptions import Next
 from broker.model.results import (
     AcknowledgedAndReceived,
     Browsed,
@@ -175,9 +175,9 @@ def _retract_row(command: Retract, record: NodeRecord) -> dict[str, str | int | 
 
 def _next(asked: Next, record: NodeRecord) -> str:
     """Return what is received by the script that acknowledges; empty where more than this partition is to be asked."""
-    if record.name != asked.receive.node or record.config.partitions > 1:
+    if record.name != asked.node or record.config.partitions > 1:
         return ""
-    return f"{asked.most} {asked.receive.lease_ms or 0}"
+    return f"{asked.most} {asked.lease_ms}"
 
 
 def _read_retracted(command: Retract, reply: list[Any], record: NodeRecord) -> Result:

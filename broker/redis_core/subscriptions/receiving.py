@@ -108,15 +108,15 @@ class Receiving:
 
     async def _acknowledge(self, command: Retract, asked: Awaitable[Outcome]) -> Result:
         assert command.next is not None
-        found, receive = await asked, command.next.receive
+        found, more = await asked, command.next
         if isinstance(found, AcknowledgedAndReceived):
             outcome, received = found.outcome, found.received
         else:
             assert isinstance(found, Retracted | Refused)
             # More than one partition is to be asked, which fills the subscription up to its credit.
             outcome = found
-            now = ReceiveNow(receive.node, replace(receive, takes=command.next.most > 0))
-            held = await self._ask(now)
+            receive = Receive(more.node, command.sender, command.sender, more.lease_ms, takes=more.most > 0)
+            held = await self._ask(ReceiveNow(more.node, receive))
             assert isinstance(held, Received | Refused)
             received = held if isinstance(held, Refused) else replace(held, items=tuple(filter(_is_new, held.items)))
         self._answer(received)

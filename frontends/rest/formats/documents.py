@@ -35,7 +35,7 @@ def page(shown: Page) -> bytes:
 
 def message(shown: Message) -> bytes:
     """Write a complete message."""
-    return write_json(_write_message(shown))
+    return write_json(show_message(shown))
 
 
 def write_held(shown: HeldMessages) -> bytes:
@@ -43,7 +43,7 @@ def write_held(shown: HeldMessages) -> bytes:
     said = {
         "href": shown.href,
         "expires": moment(shown.expires_ms),
-        "messages": [_write_message(each) for each in shown.messages],
+        "messages": [show_message(each) for each in shown.messages],
         "more": shown.more,
         "owned": shown.owned,
     }
@@ -67,7 +67,8 @@ def _child(shown: Child) -> dict[str, Any]:
     return {"name": shown.name, "href": paths.queue(shown.name), "is_queue": shown.is_queue}
 
 
-def _write_message(shown: Message) -> dict[str, Any]:
+def show_message(shown: Message) -> dict[str, Any]:
+    """Return a message, complete."""
     said = _write_listed(shown) | body(shown.body)
     if shown.lock:
         lock = shown.lock

@@ -5,7 +5,7 @@ Must not know a framework. Handlers keep nothing between two requests.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -25,9 +25,10 @@ from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.pull_subscriptions import is_lease_record, new_pull_name, record_name
+from broker.model.pull_subscriptions import Next, is_lease_record, new_pull_name, record_name
 from broker.model.qos import Qos
 from broker.model.results import (
+    AcknowledgedAndReceived,
     Described,
     HeldItem,
     Listing,
@@ -142,16 +143,25 @@ async def acknowledge_message(core: Core, request: Request) -> Response:
 
 
 async def acknowledge_messages(core: Core, request: Request) -> Response:
-    """Acknowledge several messages, each with its own result."""
+    """Acknowledge several messages, each with its own result, and receive more if the request asks for that."""
+    more = requests.read_next(request)
     wanted = [requests.lock_ref_at(request, each) for each in requests.addresses(request)]
-    outcomes = await asyncio.gather(*(_acknowledge(core, each) for each in wanted))
-    return replies.answer_settled(outcomes)
+    # All others are acknowledged before the last one asks for more.
+    last = max((number for number, each in enumerate(wanted) if isinstance(each, LockRef)), default=-1)
+    outcomes = await asyncio.gather(
+        *(_acknowledge(core, each, more if number == last else None) for number, each in enumerate(wanted))
+    )
+    results = [_fault_of(*each) for each in zip(wanted, outcomes, strict=True)]
+    return replies.answer_settled(results) if more is None else _answer_next(request, results, outcomes[last])
 
 
 async def complete_message(core: Core, request: Request) -> Response:
-    """Acknowledge a message with a result for its publisher."""
-    lock_ref = requests.lock_ref(request)
-    return _answer_done(_report_expired_lock(lock_ref, await core.ask(lock_ref.complete(request))), Retracted)
+    """Acknowledge a message with a result for its publisher, and receive more if the request asks for that."""
+    lock_ref, more = requests.lock_ref(request), requests.read_next(request)
+    outcome = await core.ask(lock_ref.complete(request, more))
+    if more is not None:
+        return _answer_next(request, [_fault_of(lock_ref, outcome)], outcome)
+    return _answer_done(_report_expired_lock(lock_ref, outcome), Retracted)
 
 
 async def release_message(core: Core, request: Request) -> Response:
@@ -240,11 +250,29 @@ async def _find(core: Core, request: Request, destination: str) -> None:
         after = listing.nodes[-1]
 
 
-async def _acknowledge(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
-    if isinstance(lock_ref, Fault):
-        return lock_ref
-    outcome = _report_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge()))
-    return fault(outcome) if isinstance(outcome, Refused) else None
+async def _acknowledge(core: Core, lock_ref: LockRef | Fault, more: Next | None) -> Result | Fault:
+    return lock_ref if isinstance(lock_ref, Fault) else await core.ask(lock_ref.acknowledge(more))
+
+
+def _fault_of(lock_ref: LockRef | Fault, outcome: Result | Fault) -> Fault | None:
+    """Return why a message is not acknowledged; None if it is."""
+    if isinstance(outcome, Fault):
+        return outcome
+    assert isinstance(lock_ref, LockRef)
+    told = outcome.outcome if isinstance(outcome, AcknowledgedAndReceived) else outcome
+    reported = _report_expired_lock(lock_ref, told)
+    return fault(reported) if isinstance(reported, Refused) else None
+
+
+def _answer_next(request: Request, results: Sequence[Fault | None], outcome: Result | Fault) -> Response:
+    """Answer for acknowledged messages, and with those that were received with that."""
+    subscription = requests.of(request)
+    # Without a lock of the subscription's owner nothing was asked.
+    found: Result = outcome.received if isinstance(outcome, AcknowledgedAndReceived) else Received((), 0)
+    reported = _report_expiry(subscription, found)
+    refused = fault(reported) if isinstance(reported, Refused) else None
+    items, more = (found.items, found.more) if isinstance(found, Received) else ((), False)
+    return replies.answer_next(results, list(_readable(subscription, items)), refused, more=more)
 
 
 async def _give_back(core: Core, request: Request, *, dead_letter: bool) -> Response:

@@ -23,7 +23,7 @@ from broker.model.names import Jid, bare_jid, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.progress import Progress
-from broker.model.pull_subscriptions import lease_seconds, pull_jid
+from broker.model.pull_subscriptions import Next, lease_seconds, pull_jid
 from broker.model.results import HeldItem
 from broker.model.subscriptions import Subscription
 from frontends.rest import fields, negotiation, paths
@@ -39,7 +39,7 @@ LEASE_MOST: Final = 86_400
 WAIT_MOST: Final = 60
 REASON_LONGEST: Final = 200
 TOGETHER: Final = 200
-"""The most messages to acknowledge together: as many as one script call takes."""
+"""The most messages to acknowledge together, and to receive with that: as many as one script call takes."""
 
 _NUMBERS: Final = frozenset({"delay", "lease", "prefetch", "seconds"})
 _DIGITS: Final = 9
@@ -107,13 +107,14 @@ class LockRef:
     text: str
     was_handed: bool
 
-    def acknowledge(self) -> Retract:
-        """Acknowledge the message; a repeat gets the first answer."""
+    def acknowledge(self, more: Next | None = None) -> Retract:
+        """Acknowledge the message; a repeat gets the first answer. Ask for `more` messages with that."""
         return Retract(
-            self.node, self.subscription.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
+            *(self.node, self.subscription.jid, self.item, self.token, f"acknowledge {self.text}", self.partition),
+            next=more,
         )
 
-    def complete(self, request: Request) -> Complete:
+    def complete(self, request: Request, more: Next | None) -> Complete:
         """Acknowledge the message with the body of the request as its result; a repeat gets the first answer."""
         kind = request.headers.get("content-type", "").strip()
         if kind and not payloads.is_type(kind):
@@ -121,7 +122,7 @@ class LockRef:
             raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-invalid", detail)
         envelope, size = codec.pack(payloads.make_envelope(request.body, kind, {})), len(request.body)
         about = self.node, self.subscription.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
-        return Complete(*about, envelope=envelope, body_bytes=size)
+        return Complete(*about, envelope=envelope, body_bytes=size, next=more)
 
     def renew(self, request: Request) -> RenewLock:
         """Renew its lock, for the seconds in the body if given, and tell that the worker has begun, and how far it is."""
@@ -265,6 +266,15 @@ def subscription_request(request: Request) -> SubscriptionRequest:
 def wait(request: Request) -> int:
     """Read how many seconds to wait for a message."""
     return _read_whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
+
+
+def read_next(request: Request) -> Next | None:
+    """Read how many more messages are wanted with an acknowledgement; None if that is not said. It renews the lease."""
+    if "next" not in request.query:
+        return None
+    most = _read_whole({"next": _number(request.query["next"])}, "next", 0, TOGETHER, 0)
+    subscription = of(request)
+    return Next(subscription.node, most, subscription.seconds * 1000)
 
 
 def read_keep(request: Request) -> bool:

@@ -457,6 +457,44 @@ def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscripti
     assert problem(alice.post(path, content="[]", headers={"Content-Type": "text/plain"}))[0] == 415
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_next(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bool) -> None:
+    """R15, R16: one request acknowledges, then receives within the prefetch; a refused acknowledgement receives as well."""
+    destinations = [name_of(queue), name_of(alice.post("/queues").headers["Location"])][: 2 if several else 1]
+    path = alice.post("/subscriptions", json={"destinations": destinations, "prefetch": 2}).headers["Location"]
+    sent(alice, queue, *"abcdef")
+    first: list[dict[str, Any]] = []
+    while len(first) < 2:
+        first = held(alice, path)
+    where = f"{path}/acknowledgements?next"
+
+    def texts(said: dict[str, Any]) -> list[str]:
+        return [each["text"] for each in said["messages"]]
+
+    done = alice.post(f"{where}=5", json=[each["href"] for each in first]).json()
+    assert ([each["status"] for each in done["results"]], sorted(texts(done))) == ([200, 200], ["c", "d"])
+    assert "refused" not in done
+    third, fourth = done["messages"]
+    assert third["attempt"] == 1 and held(alice, path) == done["messages"]
+    completed = third["complete"] + "&next"
+    done = alice.post(f"{completed}=1", content=b"r").json()
+    assert ([each["status"] for each in done["results"]], texts(done)) == ([200], ["e"])
+    done = alice.post(where + "=1", json=[first[0]["href"], "x", fourth["href"]]).json()
+    assert ([each["status"] for each in done["results"]], texts(done)) == ([200, 400, 200], ["f"])
+    # An invented lock is refused, and nothing more is there; another's subscription, or none, receives nothing.
+    done = alice.post(where + "=0", json=[f"{path}/messages/never?lock=0-1"]).json()
+    assert (done["results"][0]["status"], texts(done), done["more"]) == (404, [], False)
+    done = bob.post(where + "=9", json=[fourth["href"]]).json()
+    assert (done["results"][0]["status"], texts(done)) == (403, [])
+    for wrong in ("", "-1", "201", "x", "1.5", "1&next=2"):
+        assert problem(alice.post(f"{where}={wrong}", json=[first[0]["href"]])) == (400, "bad-request")
+        assert problem(alice.post(f"{completed}={wrong}")) == (400, "bad-request")
+    (last, _) = held(alice, path)
+    assert alice.delete(f"{path}?keep=true").status_code == 200
+    done = alice.post(where + "=1", json=[last["href"]]).json()
+    assert (done["results"][0]["status"], texts(done), done["refused"]["status"]) == (200, [], 410)
+
+
 def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
     """RX6, §1.7: an ended lock, another's message, an unknown message: nobody else's work is touched."""
     sent(alice, queue, "a")
