@@ -25,7 +25,7 @@ from broker.model.core import Core
 from broker.model.destinations import is_wildcard, matches
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.pull_subscriptions import Next, is_lease_record, new_pull_name, record_name
+from broker.model.pull_subscriptions import is_lease_record, new_pull_name, record_name
 from broker.model.qos import Qos
 from broker.model.results import (
     AcknowledgedAndReceived,
@@ -45,7 +45,7 @@ from broker.model.results import (
 from broker.tasks import start
 from frontends.rest import fields, negotiation, replies
 from frontends.rest.auth.identity import end_of_credentials
-from frontends.rest.core_client import result
+from frontends.rest.core_client import ask_all, result
 from frontends.rest.errors import Fault, fault, write_problem
 from frontends.rest.formats import documents
 from frontends.rest.formats.views import Message
@@ -58,6 +58,8 @@ SILENT_SECONDS: Final = 5.0
 
 _LOOKS: Final = 20
 """How many pages of names one request reads to find matches of a wildcard."""
+
+_NOTHING: Final[Received | Refused] = Received((), 0)
 
 _log = structlog.get_logger("stanzaq.rest")
 
@@ -146,13 +148,13 @@ async def acknowledge_messages(core: Core, request: Request) -> Response:
     """Acknowledge several messages, each with its own result, and receive more if the request asks for that."""
     more = requests.read_next(request)
     wanted = [requests.lock_ref_at(request, each) for each in requests.addresses(request)]
+    known = [each for each in wanted if isinstance(each, LockRef)]
     # All others are acknowledged before the last one asks for more.
-    last = max((number for number, each in enumerate(wanted) if isinstance(each, LockRef)), default=-1)
-    outcomes = await asyncio.gather(
-        *(_acknowledge(core, each, more if number == last else None) for number, each in enumerate(wanted))
-    )
-    results = [_fault_of(*each) for each in zip(wanted, outcomes, strict=True)]
-    return replies.answer_settled(results) if more is None else _answer_next(request, results, outcomes[last])
+    commands = [each.acknowledge(more if each is known[-1] else None) for each in known]
+    outcomes = await ask_all(core, commands)
+    answered = iter(outcomes)
+    results = [_fault_of(each, next(answered)) if isinstance(each, LockRef) else each for each in wanted]
+    return replies.answer_settled(results) if more is None else _answer_next(request, results, outcomes)
 
 
 async def complete_message(core: Core, request: Request) -> Response:
@@ -160,7 +162,7 @@ async def complete_message(core: Core, request: Request) -> Response:
     lock_ref, more = requests.lock_ref(request), requests.read_next(request)
     outcome = await core.ask(lock_ref.complete(request, more))
     if more is not None:
-        return _answer_next(request, [_fault_of(lock_ref, outcome)], outcome)
+        return _answer_next(request, [_fault_of(lock_ref, outcome)], [outcome])
     return _answer_done(_report_expired_lock(lock_ref, outcome), Retracted)
 
 
@@ -250,25 +252,19 @@ async def _find(core: Core, request: Request, destination: str) -> None:
         after = listing.nodes[-1]
 
 
-async def _acknowledge(core: Core, lock_ref: LockRef | Fault, more: Next | None) -> Result | Fault:
-    return lock_ref if isinstance(lock_ref, Fault) else await core.ask(lock_ref.acknowledge(more))
-
-
-def _fault_of(lock_ref: LockRef | Fault, outcome: Result | Fault) -> Fault | None:
+def _fault_of(lock_ref: LockRef, outcome: Result) -> Fault | None:
     """Return why a message is not acknowledged; None if it is."""
-    if isinstance(outcome, Fault):
-        return outcome
-    assert isinstance(lock_ref, LockRef)
     told = outcome.outcome if isinstance(outcome, AcknowledgedAndReceived) else outcome
     reported = _report_expired_lock(lock_ref, told)
     return fault(reported) if isinstance(reported, Refused) else None
 
 
-def _answer_next(request: Request, results: Sequence[Fault | None], outcome: Result | Fault) -> Response:
-    """Answer for acknowledged messages, and with those that were received with that."""
-    subscription = requests.of(request)
-    # Without a lock of the subscription's owner nothing was asked.
-    found: Result = outcome.received if isinstance(outcome, AcknowledgedAndReceived) else Received((), 0)
+def _answer_next(request: Request, results: Sequence[Fault | None], outcomes: Sequence[Result]) -> Response:
+    """Answer for acknowledged messages, and with those that were received with the last one."""
+    subscription, found = requests.of(request), _NOTHING
+    # Without a lock of the subscription's owner, or while the core refuses all, nothing was asked.
+    if outcomes and isinstance(outcomes[-1], AcknowledgedAndReceived):
+        found = outcomes[-1].received
     reported = _report_expiry(subscription, found)
     refused = fault(reported) if isinstance(reported, Refused) else None
     items, more = (found.items, found.more) if isinstance(found, Received) else ((), False)
