@@ -130,7 +130,7 @@ class Bench:
             self.requests += 1
             request = f"r{self.requests}"
             who = {"sender": jid, "subids": subids(jid.decode()), "owner": ""}
-            rows.append({**who, "item": item, "token": token, "request": request})
+            rows.append({**who, "item": item, "token": token, "request": request, "next": ""})
         return delivery_rows((await self.run("retract", {**BASE, "together": ""}, rows))[2])
 
 
