@@ -615,10 +615,12 @@ class Model:
         self._unplaced(item)
         return False
 
-    def _gone(self, item: Item) -> None:
-        """Remove an item; the next of its group follows."""
+    def _gone(self, item: Item, successor: Item | None = None) -> None:
+        """Remove an item, for a later version if there is one; the next of its group follows."""
         del self.items[item.name]
         self._unplaced(item)
+        if successor:
+            self.items[item.name] = successor
         if self.heads.get(item.group) is item:
             del self.heads[item.group]
             behind = [one for one in self.items.values() if one.state == "blocked" and one.group == item.group]
@@ -804,14 +806,18 @@ class Model:
 
     def _finish(self, item: Item) -> None:
         """Remove the locked version; the one parked behind it becomes an item (X1)."""
-        self._gone(item)
-        if item.parked:
-            version = item.parked
-            self.items[item.name] = Item(
-                item.name, version.position, version, indexed=True, group=version.key, state="ready", first=version.body
-            )
-            self.items[item.name].reply = version.reply
-            self.items[item.name].tenant = version.by if self.options.fair == "publisher" else version.key
+        version = item.parked
+        if version is None:
+            self._gone(item)
+            return
+        joins = self.options.ordered and version.key and version.key == item.group
+        state = "blocked" if joins else "ready"
+        later = Item(
+            item.name, version.position, version, indexed=True, group=version.key, state=state, first=version.body
+        )
+        later.reply = version.reply
+        later.tenant = version.by if self.options.fair == "publisher" else version.key
+        self._gone(item, later)
 
     def _release(
         self,

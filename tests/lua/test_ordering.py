@@ -229,3 +229,14 @@ def test_a_version_that_waited_for_its_lock(ordered: Queue) -> None:
     assert ordered.retract(W1, "a3").given == [(W1, "a1")]
     ordered.retract(W1, "a1")
     clean(ordered)
+
+
+def test_a_version_of_another_group(ordered: Queue) -> None:
+    """A later version with another key leaves its group, and stands in the new one as any item that comes back."""
+    publish(ordered, ("a1", "a"))
+    ordered.subscribe(W1, 10)
+    publish(ordered, ("a1", "b"), ("a2", "a"))
+    assert ordered.retract(W1, "a1").given == [(W1, "a1"), (W1, "a2")]
+    ordered.retract(W1, "a1")
+    ordered.retract(W1, "a2")
+    clean(ordered)

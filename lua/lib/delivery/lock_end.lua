@@ -35,9 +35,9 @@ local function finish(flight, successor, acknowledged)
   end
   if flight.attempt ~= '1' then write_buffer.add('HDEL', key.history, flight.position) end
   if call.partition_hinted then scheduling.remove(flight.position) end
-  local entry = successor and call.partition_hinted and log_entries.get(successor)
-  local scheduled = entry and scheduling.add(successor, entry)
-  local grouped = group_order.replace(flight.position, not scheduled and successor)
+  local entry = successor and (call.partition_hinted or call.partition_ordered) and log_entries.get(successor)
+  local scheduled = entry and call.partition_hinted and scheduling.add(successor, entry)
+  local grouped = group_order.replace(flight.position, entry and not scheduled and successor, entry and entry.key)
   if successor then
     write_buffer.add('HDEL', key.successors, flight.position)
     if not (scheduled or grouped) then write_buffer.add('ZADD', key.ready, positions.place(successor), successor) end
