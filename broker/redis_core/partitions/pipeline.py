@@ -60,7 +60,6 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
 from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import CALLS, ROWS, refusal
-from broker.scripts.source import Operation
 from broker.tasks import FAILED, STOPPED, Request, start
 
 if TYPE_CHECKING:
@@ -346,7 +345,10 @@ class PartitionPipeline:
             rows = map(call.row, map(_COMMAND, batch.requests), repeat(record))
         elif call.rows is not None:
             rows = call.rows(first, record)
-        names = keys.all_of_partition(self._needed(operation), self._partition)
+        # Few keys where the partition is plain; one that was not is asked again after many calls.
+        needed = operation.keys if self._wide_calls else operation.plain or operation.keys
+        self._wide_calls = max(0, self._wide_calls - 1)
+        names = keys.all_of_partition(needed, self._partition)
         fixed = call.fixed(first, record)
         if name != call.script:
             fixed = {each: fixed[each] for each in operation.arguments if each in fixed}
@@ -363,15 +365,6 @@ class PartitionPipeline:
         except CoreUnavailable:
             if batch.kind is TakeOver:
                 raise
-
-    def _needed(self, operation: Operation) -> tuple[str, ...]:
-        """Return the keys to pass: few where the partition is plain. One that was not is asked again after many calls."""
-        if not operation.plain:
-            return operation.keys
-        if not self._wide_calls:
-            return operation.plain
-        self._wide_calls -= 1
-        return operation.keys
 
     def _sender(self) -> str:
         """Return who is to send what the next call hands out: nobody, as long as the partition is not noted."""
