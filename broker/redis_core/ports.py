@@ -11,7 +11,6 @@ from broker.model.names import Jid, Partition
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
-from broker.redis_core.partitions.served_partitions import ServedPartitions
 from broker.tasks import Reply
 
 AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
@@ -31,15 +30,25 @@ class QuotaPort(Protocol):
         """Return why a publish to a node of `owner` is over a quota."""
 
 
+class ServedPort(Protocol):
+    """What pipelines know of the notes of served partitions."""
+
+    async def note(self, partition: Partition) -> None:
+        """Note a partition that may hand something out here. Raises CoreUnavailable."""
+
+
 class CorePort(Protocol):
     """The interface of the core that pipelines use."""
 
     frontend: str
     sends: bool
-    served: ServedPartitions
     lost_replies: int
     once_ms: int
     retry: str
+
+    @property
+    def served(self) -> ServedPort:
+        """The notes of the partitions that may hand something to this frontend."""
 
     @property
     def sent_until(self) -> float:
