@@ -209,3 +209,21 @@ async def test_notes_that_redis_has_lost(patient: None, make_core: MakeCore, sto
         while await client.zrange(name, 0, -1) != noted or not noted:  # noqa: ASYNC110  (heartbeats do it)
             await asyncio.sleep(0.02)
     assert failed
+
+
+async def test_notes_that_cannot_be_written(patient: None, make_core: MakeCore, node: str) -> None:
+    """Guarantee 1: while the master with its notes is away a frontend serves other ones; another sends what it would hand out."""
+    (core, door), (other, its_door) = await make_core(), await make_core()
+    tried: list[Iterable[Partition]] = []
+
+    async def fail(partitions: Iterable[Partition]) -> None:
+        tried.append(partitions)
+        raise CoreUnavailable(node)
+
+    await other.ask(Declare(node, ADMIN, {}))
+    assert isinstance(await other.ask(Subscribe(node, W1, W1, 10)), Subscribed)
+    core.served._add = fail  # type: ignore[method-assign]
+    for _ in range(5):
+        assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
+    await its_door.until(lambda: len(its_door.deliveries) == 5)
+    assert (len(tried), door.deliveries) == (1, [])

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker import keys
 from broker.model.names import Partition
+from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.client import Server
 from broker.tasks import start
 
@@ -19,6 +20,7 @@ KEPT_SECONDS: Final = 86_400
 
 _KEY: Final = "served_partitions"
 _RENEW_SECONDS: Final = KEPT_SECONDS / 24
+_PAUSE_SECONDS: Final = 5.0
 _AT_ONCE: Final = 1_000
 
 
@@ -35,6 +37,7 @@ class ServedPartitions:
         self._dropped: set[Partition] = set()
         self._removing = asyncio.Lock()
         self._renewed = time.monotonic()
+        self._again_at = float("-inf")
 
     @property
     def noted(self) -> list[Partition]:
@@ -42,7 +45,13 @@ class ServedPartitions:
         return list(self._noted)
 
     async def note(self, partition: Partition) -> None:
-        """Note a partition; all that come up in one turn of the event loop are noted together. Raises CoreUnavailable."""
+        """Note a partition; all that come up in one turn of the event loop are noted together. Raises CoreUnavailable.
+
+        For a while after a failure it fails at once: the master with the notes may be away alone, and no call waits for it.
+        """
+        if time.monotonic() < self._again_at:
+            msg = "notes of served partitions failed a moment ago"
+            raise CoreUnavailable(msg)
         self._dropped.discard(partition)
         self._wanted.add(partition)
         if self._noting is None:
@@ -52,7 +61,11 @@ class ServedPartitions:
     async def _note_wanted(self) -> None:
         async with self._removing:
             wanted, self._wanted, self._noting = self._wanted, set(), None
-        await self._add(wanted)
+        try:
+            await self._add(wanted)
+        except CoreUnavailable:
+            self._again_at = time.monotonic() + _PAUSE_SECONDS
+            raise
         self._noted |= wanted
 
     async def renew(self) -> None:
