@@ -226,4 +226,11 @@ async def test_notes_that_cannot_be_written(patient: None, make_core: MakeCore, 
     for _ in range(5):
         assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
     await its_door.until(lambda: len(its_door.deliveries) == 5)
+    # A lost reply has handed nothing out, so nothing is looked for; a takeover waits for the note, and no other call with it.
+    core.router(node).pipeline()._note_lost_reply()
+    assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
+    dead = heartbeat.DeadFrontend("dead", 0.0)
+    taken = asyncio.create_task(core._sweeper.take_over_partition(Partition(node, ""), dead))
+    assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
+    assert not await taken
     assert (len(tried), door.deliveries) == (1, [])

@@ -151,8 +151,8 @@ class PartitionPipeline:
                     self._pending.clear()
                 if self._reply_lost:
                     self._reply_lost = False
-                    # Look for lost deliveries before new ones. A process that cannot send has none: its clients pull.
-                    if not self._core.sends:
+                    # Look for lost deliveries before new ones. Calls without a name have none.
+                    if not (self._core.sends and self._noted):
                         self._lost_since = _NOTHING_UNSEEN
                     else:
                         self._batches.appendleft(
@@ -233,8 +233,10 @@ class PartitionPipeline:
             if record is None or not requests:
                 return
             batch.requests = requests
-            if not self._noted and self._core.sends:
-                await self._note(batch)
+            if not self._noted and self._core.sends and not await self._note(batch):
+                self._answer(requests, FAILED)
+                batch.requests = []
+                return
             self._called_at = time.monotonic()
             exchange = self._server.run_all([self._call(record, batch, batch.call.script)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
@@ -354,17 +356,20 @@ class PartitionPipeline:
             fixed = {each: fixed[each] for each in operation.arguments if each in fixed}
         return self._server.call(name, names, fixed, rows, shared)
 
-    async def _note(self, batch: Batch) -> None:
-        """Note that this partition may hand something out here, before it does. For a scan it need not: others may serve it."""
+    async def _note(self, batch: Batch) -> bool:
+        """Note that this partition may hand something out here, before it does. For a scan it need not: others may serve it.
+
+        Returns whether the call may go on: without the note it has no name, which a takeover needs.
+        """
         if _is_passing(batch.requests[0].command):
-            return
+            return True
         self._give()
         try:
             await self._core.served.note(self._partition)
-            self._noted = True
         except CoreUnavailable:
-            if batch.kind is TakeOver:
-                raise
+            return batch.kind is not TakeOver
+        self._noted = True
+        return True
 
     def _sender(self) -> str:
         """Return who is to send what the next call hands out: nobody, as long as the partition is not noted."""
