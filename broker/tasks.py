@@ -95,6 +95,12 @@ def then(reply: Reply, step: Callable[..., None], *about: Any) -> Reply:  # noqa
     return taken
 
 
+def fulfil(future: asyncio.Future[_T], outcome: _T) -> None:
+    """Set the outcome of a future, unless it was cancelled."""
+    if not future.done():
+        future.set_result(outcome)
+
+
 def start(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     """Start a task whose outcome may be awaited; a defect of this program is logged in any case."""
     task = asyncio.get_running_loop().create_task(work)

@@ -31,6 +31,7 @@ from broker.model.names import Jid, bare_jid
 from broker.model.problems import CorruptRecord
 from broker.model.qos import Stage
 from broker.model.results import Browsed, Published, Refused, Reserved, Result
+from broker.tasks import fulfil
 
 REMEMBERED: Final = 10_000
 """The most deliveries whose spans are kept here, about 400 bytes each; for others the item is browsed."""
@@ -187,7 +188,7 @@ class _TracedCore:
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        task = self.submit(command, lambda result: None if future.done() else future.set_result(result))
+        task = self.submit(command, partial(fulfil, future))
         try:
             return await future
         finally:

@@ -24,7 +24,7 @@ from broker.model.pull_subscriptions import is_pull_subscription
 from broker.model.qos import Stage
 from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
+from broker.redis_core.commands.internal import Outcome, PartitionCommand
 from broker.redis_core.delivery.leaving_items import ItemDeliverer
 from broker.redis_core.delivery.outbox import Outbox
 from broker.redis_core.delivery.relay import Relay
@@ -53,7 +53,7 @@ from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.router import NodeRouter, RoutingContext
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
-from broker.tasks import FAILED, Answer, Tasks, keep_running
+from broker.tasks import FAILED, Answer, Tasks, fulfil, keep_running
 
 log = structlog.get_logger()
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from broker.model.commands import Command
 from broker.model.core import Core
 from broker.model.results import Result, refusal_of
+from broker.tasks import fulfil
 from frontends.rest.errors import fault
 
 _T = TypeVar("_T")
@@ -29,10 +30,5 @@ async def ask_all(core: Core, commands: Iterable[Command]) -> list[Result]:
     # A task for each would take as long again as its answer.
     futures = [(command, loop.create_future()) for command in commands]
     for command, future in futures:
-        core.submit(command, partial(_fulfil, future))
+        core.submit(command, partial(fulfil, future))
     return [await future for _command, future in futures]
-
-
-def _fulfil(future: asyncio.Future[Result], outcome: Result) -> None:
-    if not future.done():
-        future.set_result(outcome)

@@ -105,6 +105,11 @@ class HeldItem:
     lock_seconds: int = 0
     waited_ms: int | None = None
 
+    @property
+    def locked_now(self) -> bool:
+        """Whether it was locked by the receive that returns it."""
+        return self.waited_ms is not None
+
 
 @frozen
 class Received:

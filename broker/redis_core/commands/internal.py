@@ -1,6 +1,5 @@
 """Internal commands of the core: for sweeps, takeovers and the outbox. No door can submit them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field, fields
 from typing import Any, Final, TypeVar, cast
@@ -383,9 +382,3 @@ def convert(command: Any, kind: Callable[..., _T], **more: Any) -> _T:  # noqa: 
     # mypy knows no type of dataclasses that can be called.
     names = [each.name for each in fields(cast("Any", kind)) if each.name not in more]
     return kind(**{name: getattr(command, name) for name in names}, **more)
-
-
-def fulfil(future: asyncio.Future[Any], outcome: Outcome) -> None:
-    """Set the outcome of a future, unless it was cancelled."""
-    if not future.done():
-        future.set_result(outcome)

@@ -37,7 +37,6 @@ from broker.redis_core.commands.internal import (
     Scanned,
     Sweep,
     TakeOver,
-    fulfil,
     ignore_outcome,
 )
 from broker.redis_core.operations.operation import (
@@ -60,7 +59,7 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
 from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import CALLS, ROWS, refusal
-from broker.tasks import FAILED, STOPPED, Request, start
+from broker.tasks import FAILED, STOPPED, Request, fulfil, start
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -525,7 +524,7 @@ def _is_passing(command: AnyCommand) -> bool:
 
 def _locks(result: Outcome) -> bool:
     """Return whether items were locked by a receive."""
-    return isinstance(result, ReceivedFrom) and any(item.waited_ms is not None for item in result.received.items)
+    return isinstance(result, ReceivedFrom) and any(item.locked_now for item in result.received.items)
 
 
 def ask_pipeline(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:

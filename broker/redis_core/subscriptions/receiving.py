@@ -56,11 +56,6 @@ class _Waiting:
         return woken
 
 
-def _is_new(item: HeldItem) -> bool:
-    """Return whether an item was locked by the receive that returns it."""
-    return item.waited_ms is not None
-
-
 class Receiving:
     """Those that wait in this process; the door limits how many there are."""
 
@@ -118,7 +113,11 @@ class Receiving:
             receive = Receive(more.node, command.sender, command.sender, more.lease_ms, takes=more.most > 0)
             held = await self._ask(ReceiveNow(more.node, receive))
             assert isinstance(held, Received | Refused)
-            received = held if isinstance(held, Refused) else replace(held, items=tuple(filter(_is_new, held.items)))
+            received = (
+                held
+                if isinstance(held, Refused)
+                else replace(held, items=tuple(item for item in held.items if item.locked_now))
+            )
         self._answer(received)
         return AcknowledgedAndReceived(outcome, received)
 
@@ -146,7 +145,7 @@ class Receiving:
         """Count what was locked now, for each node."""
         new: dict[str, list[HeldItem]] = {}
         for item in outcome.items if isinstance(outcome, Received) else ():
-            if item.waited_ms is not None:
+            if item.locked_now:
                 new.setdefault(item.partition.node, []).append(item)
         for node, items in new.items():
             waits_ms = [item.waited_ms for item in items if item.waited_ms is not None and item.waited_ms >= 0]
