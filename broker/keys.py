@@ -534,8 +534,8 @@ TABLE: Final = (
         "served_partitions",
         "zset",
         "process",
-        "partitions that may have handed something to the frontend; score is 0",
-        "partitions in use; a day after it has ended",
+        "partitions that may have handed something to the frontend; score is when they were noted last, in ms",
+        "partitions used in two hours; a day after it has ended",
     ),
     Key("wakeup", "list", "service", "`1` while a frontend is to send a heartbeat at once", "one entry"),
     Key(

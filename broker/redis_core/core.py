@@ -480,7 +480,6 @@ class RedisCore:
             self.served.drop(router.drop_idle())
             if router.empty:
                 del self._routers[node]
-        self.background(self.served.remove_dropped)
 
     def node_changed(self, node: str) -> None:
         """Handle a changed node record."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from broker.model.commands import Command
@@ -35,6 +35,9 @@ class ServedPort(Protocol):
 
     async def note(self, partition: Partition) -> None:
         """Note a partition that may hand something out here. Raises CoreUnavailable."""
+
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """Let notes go, since all that these partitions have handed out is sent."""
 
 
 class CorePort(Protocol):

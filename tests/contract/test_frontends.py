@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from broker import keys
-from broker.model.commands import Declare, Disconnect, Frontends, Publish, Retract, Subscribe
+from broker.model.commands import Declare, Delete, Disconnect, Frontends, Publish, Retract, Subscribe
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
@@ -73,21 +73,21 @@ async def test_idle_pipelines(
     core, door = await make_core()
     assert await core.ask(Declare(node, ADMIN, {"stanzaq#partitions": ("12",)})) == Declared(node)
 
-    async def noted() -> int:
+    def noted() -> int:
         core.drop_idle()
-        async with store.client() as client:
-            return int(await client.zcard(keys.of_process("served_partitions", core.frontend)))
+        return len(core.served.noted)
 
     await core._sweeper.sweep_all()
-    core.drop_idle()
-    assert await noted() == 0 and len(core.pipelines()) <= 4
+    assert noted() == 0 and len(core.pipelines()) <= 4
+    async with store.client() as client:
+        assert not await client.exists(keys.of_process("served_partitions", core.frontend))
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 100, group="g")), Subscribed)
     for number in range(12):
         published = await core.ask(Publish(node, ADMIN, None, b"payload", 7, partition=number))
         assert isinstance(published, Published)
     await door.until(lambda: len(door.deliveries) == 12)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await noted() > 4:  # noqa: ASYNC110  (heartbeats find out)
+        while noted() > 4:  # noqa: ASYNC110  (heartbeats find out)
             await asyncio.sleep(0.01)
     # What was handed out is acknowledged as before.
     for each in door.deliveries:
@@ -192,7 +192,7 @@ async def test_notes_that_redis_has_lost(patient: None, make_core: MakeCore, sto
     core, door = await make_core()
     await core.ask(Declare(node, ADMIN, {}))
     await owing(core, door, node)
-    name, add = keys.of_process("served_partitions", core.frontend), core.served._add
+    name, add = keys.of_process("served_partitions", core.frontend), core.served._write
     failed: list[Iterable[Partition]] = []
 
     async def fail_once(partitions: Iterable[Partition]) -> None:
@@ -201,7 +201,7 @@ async def test_notes_that_redis_has_lost(patient: None, make_core: MakeCore, sto
             raise CoreUnavailable(node)
         await add(partitions)
 
-    core.served._add = fail_once  # type: ignore[method-assign]
+    core.served._write = fail_once  # type: ignore[method-assign]
     async with store.client() as client, asyncio.timeout(PATIENCE_SECONDS):
         noted = await client.zrange(name, 0, -1)
         await client.delete(name)
@@ -222,7 +222,7 @@ async def test_notes_that_cannot_be_written(patient: None, make_core: MakeCore, 
 
     await other.ask(Declare(node, ADMIN, {}))
     assert isinstance(await other.ask(Subscribe(node, W1, W1, 10)), Subscribed)
-    core.served._add = fail  # type: ignore[method-assign]
+    core.served._write = fail  # type: ignore[method-assign]
     for _ in range(5):
         assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
     await its_door.until(lambda: len(its_door.deliveries) == 5)
@@ -234,3 +234,13 @@ async def test_notes_that_cannot_be_written(patient: None, make_core: MakeCore, 
     assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
     assert not await taken
     assert (len(tried), door.deliveries) == (1, [])
+
+
+async def test_notes_of_a_node_that_is_created_again(make_core: MakeCore, node: str) -> None:
+    """Guarantee 6: a frontend keeps one note of a node, however often that is deleted and created again."""
+    core, _ = await make_core()
+    for _ in range(3):
+        assert await core.ask(Declare(node, ADMIN, {})) == Declared(node)
+        assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
+        await core.ask(Delete(node, ADMIN))
+    assert len(core.served.noted) == 1

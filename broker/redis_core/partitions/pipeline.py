@@ -280,6 +280,7 @@ class PartitionPipeline:
         if record is not None and record.incarnation != self._incarnation:
             self._give()
             self._incarnation = record.incarnation
+            self._core.served.drop([self._partition])
             self._partition = record.partition(self.number)
             self._received, self._reply_lost, self._lost_since = 0, False, _NOTHING_UNSEEN
             self._noted = False

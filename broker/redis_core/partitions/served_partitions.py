@@ -12,14 +12,16 @@ from typing import Final
 from broker import keys
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.client import Server, Value
 from broker.tasks import start
 
 KEPT_SECONDS: Final = 86_400
 """How long the notes of a process are kept after it has ended: others take over from it long before."""
 
+RENEW_SECONDS: Final = 3_600
+"""How often a process writes all its notes again; those that it did not write twice are removed."""
+
 _KEY: Final = "served_partitions"
-_RENEW_SECONDS: Final = KEPT_SECONDS / 24
 _PAUSE_SECONDS: Final = 5.0
 _AT_ONCE: Final = 1_000
 
@@ -34,8 +36,6 @@ class ServedPartitions:
         self._noted: set[Partition] = set()
         self._wanted: set[Partition] = set()
         self._noting: asyncio.Task[None] | None = None
-        self._dropped: set[Partition] = set()
-        self._removing = asyncio.Lock()
         self._renewed = time.monotonic()
         self._again_at = float("-inf")
 
@@ -52,27 +52,30 @@ class ServedPartitions:
         if time.monotonic() < self._again_at:
             msg = "notes of served partitions failed a moment ago"
             raise CoreUnavailable(msg)
-        self._dropped.discard(partition)
         self._wanted.add(partition)
         if self._noting is None:
             self._noting = start(self._note_wanted())
         await asyncio.shield(self._noting)
 
     async def _note_wanted(self) -> None:
-        async with self._removing:
-            wanted, self._wanted, self._noting = self._wanted, set(), None
+        wanted, self._wanted, self._noting = self._wanted, set(), None
         try:
-            await self._add(wanted)
+            await self._write(wanted)
         except CoreUnavailable:
             self._again_at = time.monotonic() + _PAUSE_SECONDS
             raise
         self._noted |= wanted
 
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """Let the notes of these go, since all that they have handed out is sent; whoever calls there notes them again."""
+        self._noted.difference_update(partitions)
+
     async def renew(self) -> None:
-        """Note all again, since Redis may have lost some, and forgets them if this is never called. Raises CoreUnavailable."""
+        """Write all notes again, since Redis may have lost some, and remove old ones. Raises CoreUnavailable."""
         self._renewed = time.monotonic()
         try:
-            await self._add(self.noted)
+            await self._write(self._noted)
+            await self._run(2 * RENEW_SECONDS)
         except BaseException:
             self.doubt()
             raise
@@ -84,26 +87,17 @@ class ServedPartitions:
     @property
     def due(self) -> bool:
         """Whether the notes are to be renewed."""
-        return time.monotonic() - self._renewed > _RENEW_SECONDS
+        return time.monotonic() - self._renewed > RENEW_SECONDS
 
-    async def _add(self, partitions: Iterable[Partition]) -> None:
-        rows = [{"partition": str(each)} for each in partitions]
-        for first in range(0, len(rows), _AT_ONCE):
-            some = rows[first : first + _AT_ONCE]
-            await self._server.run(self._server.call("note_served", [self._name], {"keep_seconds": KEPT_SECONDS}, some))
+    async def _write(self, partitions: Iterable[Partition]) -> None:
+        names = list(map(str, partitions))
+        for first in range(0, len(names), _AT_ONCE):
+            await self._run("", names[first : first + _AT_ONCE])
 
-    def drop(self, partitions: Iterable[Partition]) -> None:
-        """Note that all that these have handed out is sent, and that nothing is under way there."""
-        dropped = self._noted.intersection(partitions)
-        self._noted -= dropped
-        self._dropped |= dropped
-
-    async def remove_dropped(self) -> None:
-        """Remove the notes of those; whoever notes one of them again waits for that. Raises CoreUnavailable."""
-        async with self._removing:
-            dropped, self._dropped = self._dropped, set()
-            if dropped:
-                await self._server.command("ZREM", self._name, *map(str, dropped))
+    async def _run(self, old_seconds: int | str, names: Iterable[str] = ()) -> None:
+        fixed: dict[str, Value] = {"now": "", "keep_seconds": KEPT_SECONDS, "old_seconds": old_seconds}
+        rows = [{"partition": name} for name in names]
+        await self._server.run(self._server.call("note_served", [self._name], fixed, rows))
 
     async def clear(self) -> None:
         """Remove all notes of a frontend that has nothing to be taken over. Raises CoreUnavailable."""

@@ -113,11 +113,9 @@ class Receiving:
             receive = Receive(more.node, command.sender, command.sender, more.lease_ms, takes=more.most > 0)
             held = await self._ask(ReceiveNow(more.node, receive))
             assert isinstance(held, Received | Refused)
-            received = (
-                held
-                if isinstance(held, Refused)
-                else replace(held, items=tuple(item for item in held.items if item.locked_now))
-            )
+            received = held
+            if isinstance(held, Received):
+                received = replace(held, items=tuple(item for item in held.items if item.locked_now))
         self._answer(received)
         return AcknowledgedAndReceived(outcome, received)
 
