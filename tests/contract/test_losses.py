@@ -82,6 +82,34 @@ async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str, c
         assert isinstance(await core.ask(Retract(node, W2, "i0")), Retracted)
 
 
+async def test_lost_while_searching(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X8: a search whose own reply is lost begins anew, from where the first reply was lost: it has not looked at all."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Subscribe(node, W1, W1, 2_000))
+    asked = Asked(core)
+    asked.submit(*(item(node, f"old{n}") for n in range(1_000)))
+    await asked.settled()
+    await door.until(lambda: len(door.deliveries) == 1_000)
+    run_all, calls = core._server.run_all, Counter[Any]()
+
+    async def losing(lines: Sequence[Line]) -> list[Any]:
+        replies = await run_all(lines)
+        name = lines[0][1]
+        calls[name] += 1
+        if (name, calls[name]) in {("publish", 1), ("take_over", 5)}:
+            raise CoreUnavailable(node)
+        return replies
+
+    monkeypatch.setattr(core._server, "run_all", losing)
+    lost = {f"new{n}" for n in range(200)}
+    asked = Asked(core)
+    asked.submit(*(item(node, name) for name in lost))
+    await asked.settled()
+    await door.until(lambda: lost <= {each.item_id for each in door.deliveries})
+    assert calls["take_over"] > 5
+
+
 async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer, node: str) -> None:
     """X8, guarantee 4: a script that reaches Redis long after its time-out hands nothing out, since nobody would learn of it."""
     async with await network_to(valkey) as network:

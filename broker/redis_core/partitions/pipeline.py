@@ -104,6 +104,7 @@ class PartitionPipeline:
         self._unread_since = _NOTHING_UNSEEN
         self._lost_since = _NOTHING_UNSEEN
         self._reply_lost = False
+        self._search_after: int | None = None
         self._session = core.lost_replies
         self._unread: tuple[NodeRecord, type, list[Request], ScriptReply] | None = None
 
@@ -152,11 +153,9 @@ class PartitionPipeline:
                     self._reply_lost = False
                     # Look for lost deliveries before new ones. Calls without a name have none.
                     if not (self._core.sends and self._noted):
-                        self._lost_since = _NOTHING_UNSEEN
+                        self._end_search()
                     else:
-                        self._batches.appendleft(
-                            Batch(TakeOver, CALLS[TakeOver], [Request(*self._search_call(self._received))])
-                        )
+                        self._batches.appendleft(Batch(TakeOver, CALLS[TakeOver], [Request(*self._search_call())]))
                 # One call per round trip: Redis would run several scripts at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
                 if self._unread is not None and not (self._batches or self._pending):
@@ -212,6 +211,9 @@ class PartitionPipeline:
         self._core.lost_replies += 1
         self._session = self._core.lost_replies
         self._reply_lost = True
+        if self._search_after is None:
+            # Until a search is complete, what it hands out shows nothing of what it has not looked at.
+            self._search_after = self._received
         self._lost_since, self._called_at = min(self._lost_since, self._called_at), _NOTHING_UNSEEN
 
     async def _try_batch(self, batch: Batch, *, last: bool) -> None:
@@ -282,8 +284,8 @@ class PartitionPipeline:
             self._incarnation = record.incarnation
             self._core.served.drop([self._partition])
             self._partition = record.partition(self.number)
-            self._received, self._reply_lost, self._lost_since = 0, False, _NOTHING_UNSEEN
-            self._noted = False
+            self._received, self._reply_lost, self._noted = 0, False, False
+            self._end_search()
         return record
 
     async def _bring_up_to_date(self, old: NodeRecord) -> Refused | None:
@@ -443,20 +445,21 @@ class PartitionPipeline:
         else:
             self.submit(Sweep(self.node, self.number), ignore_outcome)
 
-    def _search_call(
-        self, after: int, upto: int | None = None, scan: str = "0"
-    ) -> tuple[TakeOver, Callable[[Any], None]]:
-        """Return the command that looks for own deliveries after the sequence `after`, and what takes its outcome."""
-        command = TakeOver(self.node, self._core.frontend, 0, after, upto, scan, self.number)
-        return command, partial(self._on_searched, after)
+    def _search_call(self, upto: int | None = None, scan: str = "0") -> tuple[TakeOver, Callable[[Any], None]]:
+        """Return the command that looks for own deliveries that have not come, and what takes its outcome."""
+        command = TakeOver(self.node, self._core.frontend, 0, self._search_after, upto, scan, self.number)
+        return command, self._on_searched
 
-    def _on_searched(self, after: int, outcome: Outcome) -> None:
+    def _on_searched(self, outcome: Outcome) -> None:
         if isinstance(outcome, Scanned) and outcome.scan != "0":
-            self.submit(*self._search_call(after, outcome.upto, outcome.scan))
+            self.submit(*self._search_call(outcome.upto, outcome.scan))
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._reply_lost = True
         elif not self._reply_lost:
-            self._lost_since = _NOTHING_UNSEEN
+            self._end_search()
+
+    def _end_search(self) -> None:
+        self._lost_since, self._search_after = _NOTHING_UNSEEN, None
 
     def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901  (a table of cases)
         match notice:
