@@ -23,7 +23,8 @@ end
 local function read(subid, line)
   local reader = log_readers.read(subid, line)
   local owed = reader.owed[arg.previous]
-  if not owed or owed.sequence > upto or owed.sequence <= after then return end
+  -- What was handed out since the search began, or by it, does not hide what was before.
+  if not owed or owed.first > upto or owed.sequence <= after then return end
   reader_window.rewind(reader)
   reader_window.save(reader, reader.position)
 end

@@ -125,3 +125,20 @@ def test_much_is_taken_over_in_parts(unopened: Queue) -> None:
     answer = unopened.run("take_over", previous="f1", scan=scan)
     assert (len(answer.deliveries), answer.due) == (200, unopened.now)
     assert len(unopened.expire().deliveries) == 100
+
+
+@pytest.mark.parametrize("previous", ["f1", "f2"])
+def test_served_while_its_entries_are_searched(unopened: Queue, previous: str) -> None:
+    """X8: an entry that is handed out between two pages of a search does not hide an earlier one that was lost."""
+    unopened.open(queueing="0", keep_items=100)
+    unopened.follow(W1, 9)
+    seen = unopened.publish("a", frontend=previous)
+    unopened.publish("lost", frontend=previous)
+    about = {"previous": previous, "after": seen.deliveries[-1].sequence}
+    scan, upto = unopened.run("take_over", frontend="f1", scan="0", upto="", **about).rows
+    assert scan == "r0"
+    assert unopened.publish("next", frontend=previous).given == [(W1, "next")]
+    again = unopened.run("take_over", frontend="f1", scan=scan, upto=upto, **about)
+    assert "lost" in [item for _jid, item in again.given]
+    # What it has handed out itself is not found once more.
+    assert unopened.run("take_over", frontend="f1", scan=scan, upto=upto, **about).given == []

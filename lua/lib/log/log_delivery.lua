@@ -60,7 +60,8 @@ local function serve(reader, share, deliveries)
   end
   -- Where retention has removed what was left, the position stays, so that the next entry tells the gap.
   if ended and not positions.after(call.partition_lost, reader.position) then reader.position = call.partition_tail end
-  reader.owed[arg.frontend] = {sequence = call.partition_token, last = reader.position}
+  local owed = reader.owed[arg.frontend]
+  reader.owed[arg.frontend] = {first = owed and owed.first or call.partition_token, sequence = call.partition_token, last = reader.position}
   reader_window.save(reader, ended and call.partition_tail or reader.position)
   return room > 0 and not ended and reader.position ~= call.partition_tail
 end

@@ -1,12 +1,13 @@
--- Readers of the log: subid -> `position committed frontend:sequence:last …`. Entries up to the position were delivered, and the reader has
--- confirmed those up to `committed`; each frontend has to send some of those between, up to its sequence and the entry `last`.
+-- Readers of the log: subid -> `position committed frontend:first:sequence:last …`. Entries up to the position were delivered, and the reader
+-- has confirmed those up to `committed`; each frontend has to send some of those between, by sequences from `first` to `sequence`, up to the
+-- entry `last`.
 local log_readers = {}
 
 function log_readers.read(subid, line)
   local position, committed, owed = string.match(line, '^(%S+) (%S+)(.*)$')
   local reader = {subid = subid, position = position, committed = committed, owed = {}}
-  for frontend, sequence, last in string.gmatch(owed, ' ([^ :]+):(%d+):(%S+)') do
-    reader.owed[frontend] = {sequence = tonumber(sequence), last = last}
+  for frontend, first, sequence, last in string.gmatch(owed, ' ([^ :]+):(%d+):(%d+):(%S+)') do
+    reader.owed[frontend] = {first = tonumber(first), sequence = tonumber(sequence), last = last}
   end
   return reader
 end
@@ -28,7 +29,7 @@ function log_readers.put(reader)
   for frontend, owed in pairs(reader.owed) do
     -- What is confirmed has arrived.
     if positions.after(owed.last, reader.committed) then
-      line[#line + 1] = string.format('%s:%d:%s', frontend, owed.sequence, owed.last)
+      line[#line + 1] = string.format('%s:%d:%d:%s', frontend, owed.first, owed.sequence, owed.last)
     end
   end
   redis.call('HSET', key.readers, reader.subid, table.concat(line, ' '))
