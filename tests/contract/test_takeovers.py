@@ -156,3 +156,21 @@ async def test_a_takeover_that_is_late(make_core: MakeCore, node: str, monkeypat
     assert await core._sweeper.take_over_partition(Partition(node, ""), dead)
     assert [(each.scan, each.upto) for each in asked] == [("0", None), ("l7", 5), ("0", 5)]
     assert 3_200 <= asked[0].age_ms <= asked[1].age_ms < asked[2].age_ms - 300
+
+
+async def test_another_master_is_away(
+    mortal: None, make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: while some of a dead frontend's partitions cannot be looked at, those of other masters are taken over."""
+    (doomed, door), (other, its_door) = await make_core(), await make_core()
+    await other.ask(Declare(node, ALICE, {}))
+    await other.ask(Subscribe(node, WORKER, WORKER, 10))
+
+    async def away(_partitions: Sequence[Partition], _frontend: str) -> list[Partition]:
+        raise CoreUnavailable(node)
+
+    monkeypatch.setattr(other._store, "find_partitions_of", away)
+    door.writes = False
+    assert isinstance(await doomed.ask(Publish(node, ALICE, None, b"x", 1)), Published)
+    await kill(doomed)
+    await its_door.until(lambda: len(its_door.deliveries) == 1)

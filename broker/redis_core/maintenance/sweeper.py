@@ -317,7 +317,11 @@ class Sweeper:
         self._retry_at[frontend] = now + min(RETRY_SECONDS, 10 * (now - began))
 
     async def _take_over_all(self, partitions: Sequence[Partition], dead: DeadFrontend) -> bool:
-        found = await self._store.find_partitions_of(partitions, dead.name)
+        try:
+            found = await self._store.find_partitions_of(partitions, dead.name)
+        except CoreUnavailable:
+            # A master is away: those of others are taken over.
+            found = list(partitions)
         return await self._run_in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, previous=dead))
 
     async def take_over_partition(self, partition: Partition, previous: DeadFrontend) -> bool:
