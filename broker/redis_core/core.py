@@ -311,9 +311,10 @@ class RedisCore:
         # Others take over from a frontend that has not sent all. From a process that cannot send nobody does.
         if self._running if self._relay else all(pipeline.idle for pipeline in self.pipelines()):
             try:
-                # Others also end the sessions in the partitions of one that has lost replies.
-                await self._heartbeat.deregister(listed=self.sends and self.lost_replies > 0)
-                if self.sends and not self.lost_replies:
+                # Others end the sessions in the partitions of one that has lost replies.
+                listed = self.sends and self.lost_replies > 0
+                await self._heartbeat.deregister(listed=listed)
+                if self.sends and not listed:
                     await self.served.clear()
             except CoreUnavailable as error:
                 log.warning("could not deregister", error=str(error))

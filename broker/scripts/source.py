@@ -70,7 +70,7 @@ class Operation:
     keys: tuple[str, ...]
     """All that it may use, those of a plain partition first."""
     plain: tuple[str, ...]
-    """Those that it uses in a plain partition, where `lua/lib/plain.lua` says so; empty if it always gets all."""
+    """Those that it gets first: it asks for all where the partition is not plain (`lua/lib/plain.lua`)."""
     arguments: tuple[str, ...]
     columns: tuple[str, ...]
     returns: tuple[str, ...]
@@ -237,12 +237,13 @@ def examine(folder: Path, name: str, source: str) -> Operation:
     if unused := set(plain) - every:
         msg = f"{name}.lua: PLAIN names keys that it does not use: {' '.join(sorted(unused))}"
         raise ScriptDefect(msg)
+    keys = plain + tuple(sorted(every - set(plain)))
     return Operation(
         name,
         sentence,
         tuple((shebang[1] or "").split(",")) if shebang[1] else (),
-        plain + tuple(sorted(every - set(plain))),
-        plain,
+        keys,
+        plain or keys,
         tuple(fixed.split()),
         tuple(repeated.split()),
         tuple(whole.split()),

@@ -4,7 +4,7 @@ local plain = {USUAL = {revision = 1, lock_ms = 1, max_deliveries = 1, dead_lett
 
 local function is_plain()
   for field in pairs(call.partition_before) do
-    if not plain.USUAL[field] and string.sub(field, 1, 8) ~= 'session/' then return false end
+    if not (plain.USUAL[field] or sessions.is_one(field)) then return false end
   end
   return not rare_keys.any()
 end

@@ -5,6 +5,11 @@ local function name(frontend)
   return 'session/' .. frontend
 end
 
+-- Whether a field of `meta` is the session of a frontend.
+function sessions.is_one(field)
+  return string.sub(field, 1, 8) == 'session/'
+end
+
 -- Ends the caller's earlier sessions.
 function sessions.begin()
   redis.call('HSET', key.meta, name(arg.frontend), string.format('%d', call.partition_session))

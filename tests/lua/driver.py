@@ -317,8 +317,7 @@ class Queue:
         wanted = {argument: known[argument] for argument in found.arguments}
         assert fixed.keys() <= wanted.keys(), f"{name} takes {found.arguments}"
         rows = tuple({column: "" for column in found.columns if column == "next"} | dict(row) for row in rows)
-        few = found.plain and not self.wide
-        reply = self.runner.run(name, list(map(self.key, found.plain if few else found.keys)), wanted, rows)
+        reply = self.runner.run(name, list(map(self.key, found.keys if self.wide else found.plain)), wanted, rows)
         if reply[0] == "wide":
             # As pipelines do.
             self.wide = True

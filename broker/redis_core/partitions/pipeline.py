@@ -349,8 +349,8 @@ class PartitionPipeline:
             rows = map(call.row, map(_COMMAND, batch.requests), repeat(record))
         elif call.rows is not None:
             rows = call.rows(first, record)
-        # Few keys where the partition is plain; one that was not is asked again after many calls.
-        needed = operation.keys if self._wide_calls else operation.plain or operation.keys
+        # A partition that was not plain is asked again after many calls.
+        needed = operation.keys if self._wide_calls else operation.plain
         self._wide_calls = max(0, self._wide_calls - 1)
         names = keys.all_of_partition(needed, self._partition)
         fixed = call.fixed(first, record)

@@ -66,8 +66,8 @@ class Bench:
     async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> list[Any]:
         """Run one operation on the partition."""
         header = self.server.operations[name]
-        few = header.plain and not self._wide
-        names = [keys.of_partition(key, self.partition) for key in (header.plain if few else header.keys)]
+        needed = header.keys if self._wide else header.plain
+        names = [keys.of_partition(key, self.partition) for key in needed]
         reply: list[Any] = await self.server.run(self.server.call(name, names, fixed, rows or []))
         if reply[0] == b"wide":
             self._wide = True

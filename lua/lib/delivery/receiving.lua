@@ -1,5 +1,5 @@
 -- Locks items for pull subscriptions, leases and links, and lists what these hold. Must not know who waits.
--- CALL: bytes = 0, fresh = {}
+-- CALL: bytes = 0, fresh = nil
 -- The bytes of what was locked; `fresh`: by token, how many ms an item that is locked for the first time has waited, or -1 at a later
 -- attempt.
 local receiving = {}
@@ -42,6 +42,7 @@ end
 local function lock(entry, subscriber, deadline)
   local token, attempt = dispatch.lock(entry, subscriber, inflight.NOBODY, deadline)
   local published = positions.split(entry.position)
+  call.receiving_fresh = call.receiving_fresh or {}
   call.receiving_fresh[token] = attempt == 1 and math.max(0, call.partition_now - math.max(published, scheduling.of(entry).after)) or -1
   call.receiving_bytes = call.receiving_bytes + #entry.body
 end
@@ -67,7 +68,7 @@ local function describe(flight, entry)
   local tries = attempt_history.count(flight.position, attempt)
   return {flight.item, token, tries, tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0), entry.by, entry.body,
     entry.key, tonumber((positions.split(entry.log_id))), attempt - tries, outcomes.are_wanted(flight.position) and 1 or 0,
-    call.receiving_fresh[token]}
+    call.receiving_fresh and call.receiving_fresh[token]}
 end
 
 -- Returns what a subscription holds after the token `after`, and 1 if there is more.

@@ -33,14 +33,16 @@ local function follow(group)
   end
 end
 
-local function leave(position, successor, of)
+-- Records that an item has left the queue: the next of its group is ready, or may be. A later version, the `successor`, waits with the group
+-- in the order of the log, if its own is the same group; returns whether it does.
+function group_order.replace(position, successor, own)
   local keyed = call.partition_before.keyed
   local group = (call.partition_ordered or keyed) and redis.call('HGET', key.group_of, position)
   if not group then return false end
   redis.call('HDEL', key.group_of, position)
   local leads = call.partition_ordered and redis.call('HGET', key.group_heads, group) == position
   if keyed or not leads then blocked_items.remove(group, position) end
-  local waits = leads and successor and of == group
+  local waits = leads and successor and own == group
   if waits then
     redis.call('HSET', key.group_of, successor, group)
     blocked_items.add(group, successor)
@@ -50,13 +52,7 @@ local function leave(position, successor, of)
   return waits
 end
 
--- Records that an item has left the queue: the next of its group is ready, or may be.
+-- Records the same of an item without a later version.
 function group_order.remove(position)
-  leave(position, false, '')
-end
-
--- Records the same of an item with a later version, `of` a group: of the same one it waits with that, in the order of the log. Returns whether
--- it does.
-function group_order.replace(position, successor, of)
-  return leave(position, successor, of)
+  group_order.replace(position, false, '')
 end
