@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 import redis
 
+from broker import keys
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
@@ -132,12 +133,15 @@ async def people(ejabberd: Ejabberd) -> AsyncIterator[tuple[Client, Client, Clie
 
 @pytest.fixture
 async def house(ejabberd: Ejabberd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[House]:
-    """Provide a service of two frontends; a test may name settings of its Redis."""
+    """Provide a service of two frontends; a test may name settings of its Redis, all of which each owner may use."""
     options: dict[str, str] = getattr(request, "param", {})
-    with (
-        RedisServer(binary=redis_binary(), options=options) as server,
-        _frontends(ejabberd, server.url, 2, WATCHDOG_SECONDS="60") as frontends,
-    ):
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
+        if options:
+            # Frontends read quotas when they start; a quarter of the memory would end before Redis refuses.
+            with redis.Redis.from_url(server.url) as client:
+                client.hset(keys.of_service("quotas"), "default", json.dumps({"bytes": 1_000_000_000}))
+        frontends = stack.enter_context(_frontends(ejabberd, server.url, 2, WATCHDOG_SECONDS="60"))
         settings = {**frontends[0]._settings, "METRICS_BIND": "127.0.0.1:9464", "LOG_FORMAT": "console"}
         async with people(ejabberd) as (owner, slow, quick):
             yield House(Desk(tmp_path, server, settings), frontends, owner, slow, quick)
