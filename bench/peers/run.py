@@ -27,8 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from frontends.tools import dev
-from frontends.tools.bench.report import Row, machine
-from frontends.tools.bench.worker import measure
+from frontends.tools.bench.report import machine
 from frontends.tools.servers.process import Process, ServerError, free_ports
 
 HERE: Final = Path(__file__).parent
@@ -44,7 +43,6 @@ LOOK_SECONDS: Final = 0.002
 """Between two looks at what programs report: otherwise each report wakes this process, which shares the cores with them."""
 
 REPEATS: Final = 3
-RAW_SECONDS: Final = 4.0
 PATIENCE_SECONDS: Final = 20.0
 _HEADS: Final = ("an answered publish is in", "acknowledgement", "a repeated publish is", "against a late worker")
 
@@ -108,9 +106,7 @@ def main() -> int:
             for peer in peers:
                 status.update(f"measuring {peer.name}")
                 _measure(peer)
-        status.update("measuring workers that write raw stanzas")
-        library, _cpu = measure(service.account("worker"), RAW_SECONDS)
-    _show(peers, library, as_json="--json" in sys.argv)
+    _show(peers, as_json="--json" in sys.argv)
     return 0
 
 
@@ -260,7 +256,7 @@ def _sync(url: str, when: str) -> None:
         client.config_set("appendfsync", when)
 
 
-def _show(peers: list[Peer], library: Row, *, as_json: bool) -> None:
+def _show(peers: list[Peer], *, as_json: bool) -> None:
     if as_json:
         named = [
             {
@@ -272,7 +268,7 @@ def _show(peers: list[Peer], library: Row, *, as_json: bool) -> None:
             }
             for peer in peers
         ]
-        print(json.dumps({"machine": machine(), "rows": named, "worker": asdict(library)}))
+        print(json.dumps({"machine": machine(), "rows": named}))
         return
     console = Console()
     figures = Table("queue", "jobs/s", "of a backlog/s", "µs of Redis or the broker a job")
@@ -287,7 +283,6 @@ def _show(peers: list[Peer], library: Row, *, as_json: bool) -> None:
     print(
         f"whole jobs/s of the core / BullMQ's consumption of a backlog: {core.jobs / bullmq.consumed:.2f} (wanted: 1.5)"
     )
-    print(f"jobs/s of the library over XMPP / of raw stanzas, with one publisher: {library.ratio:.2f} (wanted: 0.8)")
 
 
 if __name__ == "__main__":
