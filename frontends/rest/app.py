@@ -329,7 +329,7 @@ def _query(raw: bytes, operation: Operation) -> dict[str, str]:
 
 
 def _length(http_request: HttpRequest) -> int:
-    """Return the announced length of a body; h11 has checked that it is a number."""
+    """Return the announced length of a body; llhttp has checked that it is a number."""
     return int(http_request.headers.get("content-length", "0"))
 
 

@@ -1,30 +1,33 @@
-"""uvicorn's connection with limits of its own, with stricter lines, and with refusals as problem documents.
+"""uvicorn's connection with limits of its own, and with refusals as problem documents.
 
-uvicorn itself limits how long a connection may idle between requests, but not how long sending one may take. Its limit of
-connections would refuse the requests of all of them; this one refuses those that have no place.
+uvicorn itself limits neither a head nor how long sending one may take. Its limit of connections would refuse the requests
+of all of them; this one refuses those that have no place. llhttp, which httptools wraps, refuses what is not HTTP/1.
 """
 
 import asyncio
 import re
-import sys
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import unquote
 
-import h11
-from h11._receivebuffer import ReceiveBuffer
-from h11._util import LocalProtocolError
+import httptools
 from starlette.responses import Response
 from uvicorn import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from broker.model.problems import Problem
 from frontends import places
-from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault, headers_too_large, target_too_long, write_problem
+from frontends.rest import errors
+from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault
 
 CONNECTION: Final = "connection"
 """The name of the connection in the state of a request's scope."""
 
-_LOOSE: Final = re.compile(rb"(?<!\r)\n|\r\n[ \t]")
-"""A line that ends without a CR, or that goes on after its end."""
+_WAITING_REQUESTS: Final = 64
+"""Most requests that wait for the answers to others before them: one read could hold thousands."""
+_METHOD: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ")
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
+"""The fields that say where a body ends."""
 
 
 def crowded(why: str) -> Fault:
@@ -35,44 +38,33 @@ def crowded(why: str) -> Fault:
     return Fault(status, "too-many-connections", detail, {"Retry-After": str(RETRY_SECONDS), "Connection": "close"})
 
 
-class _StrictLines(ReceiveBuffer):
-    """What was received of a head, or of the trailers of a body.
-
-    h11 takes a bare LF for the end of a line, and unfolds lines (RFC 9112 §2.2, §5.2): a proxy may do neither.
-    """
-
-    def maybe_extract_lines(self) -> list[bytearray] | None:
-        """Return the lines up to an empty one, if it has come."""
-        before = bytes(self._data)
-        lines = super().maybe_extract_lines()
-        if lines is not None and _LOOSE.search(before, 0, len(before) - len(self._data)):
-            msg = "a line ends with CR and LF, and does not go on in the next one"
-            raise LocalProtocolError(msg)
-        return lines
-
-
 class Limited(Config):
-    """uvicorn's configuration, with the time limit of a head in seconds, and the places of connections."""
+    """uvicorn's configuration, with limits of a head in seconds and bytes, and the places of connections."""
 
-    def __init__(self, slow_seconds: float, held: places.Places, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
+    def __init__(self, slow_seconds: float, header_bytes: int, held: places.Places, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
         """Keep the limits."""
         super().__init__(**options)
-        self.slow_seconds = slow_seconds
+        self.slow_seconds, self.header_bytes = slow_seconds, header_bytes
         self.places = held
 
 
-class Connection(H11Protocol):
-    """One connection. It handles a request, or waits for the first byte of one, or for the rest of its head."""
+class Connection(HttpToolsProtocol):
+    """One connection. It handles requests, or waits for the first byte of one, or for the rest of its head."""
 
     def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
         """Start without a connection."""
         super().__init__(config, *arguments, **options)
         self._limits = config
-        self.conn._receive_buffer = _StrictLines()  # noqa: SLF001  (there is no other way to a strict head)
         # The application says whose requests come by this connection.
         self.app_state = {**self.app_state, CONNECTION: self}
+        self.url = b""
         self._deadline: asyncio.TimerHandle | None = None
         self._begun = False
+        """Whether a head has begun, and not ended."""
+        self._framing_bytes = 0
+        """Bytes of the reads since the last in which a head ended or bytes of a body came."""
+        self._repeating = False
+        self._refused = False
         self._placed = False
         self.address = ""
         """The address of the peer, perhaps a proxy."""
@@ -93,33 +85,55 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on; the time of a head runs from its first byte to its last."""
+        if self._refused:
+            return
         if not self._placed:
             self._enter()
-        super().data_received(data)
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            self._stop()
-            self._begun = False
-            return
-        # The rest of a body whose request was refused begins no head.
-        begins = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        if (begins and not self._begun) or self._deadline is None:
-            self._begun = begins
-            self._wait()
+        self._unset_keepalive_if_required()
+        began = self._begun
+        try:
+            self._read(data)
+        except Fault as fault:
+            self._refuse(fault)
+        except httptools.HttpParserError as error:
+            self._refuse(self._explain(error, data))
+        else:
+            cycle: RequestResponseCycle | None = self.cycle
+            if cycle is not None and not cycle.response_complete:
+                self._stop()
+            elif (self._begun and not began) or self._deadline is None:
+                self._wait()
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse malformed HTTP, or a head that is too large."""
-        match getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST):
-            case HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-                # Without the end of its first line, the target is what is too long.
-                line_ended = b"\n" in self.conn.trailing_data[0]
-                self._refuse(headers_too_large() if line_ended else target_too_long())
-            case HTTPStatus.NOT_IMPLEMENTED:
-                self._refuse(
-                    Fault(HTTPStatus.NOT_IMPLEMENTED, "coding-unknown", "Transfer-Encoding: only chunked is supported")
-                )
-            case _:
-                self._refuse(Fault(HTTPStatus.BAD_REQUEST, "bad-request", msg))
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own result
+        """Keep open what a refusal is still to be written to."""
+        return self._refused
+
+    def on_message_begin(self) -> None:
+        """Note that a head begins."""
+        if not self._repeating:
+            self._begun = True
+            super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a field of a head; those after a body are ignored (RFC 9112 §7.1.2)."""
+        if self._begun:
+            super().on_header(name, value.rstrip(b" \t"))
+
+    def on_headers_complete(self) -> None:
+        """Start the request. Raises Fault if its body cannot be read."""
+        if self._repeating:
+            return
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
+            raise Fault(HTTPStatus.NOT_IMPLEMENTED, "coding-unknown", "Transfer-Encoding: only chunked is supported")
+        if len(self.pipeline) >= _WAITING_REQUESTS:
+            raise Fault(HTTPStatus.TOO_MANY_REQUESTS, "too-fast", "wait for answers before you send more requests")
+        self._begun, self._framing_bytes = False, 0
+        self._start()
+
+    def on_body(self, body: bytes) -> None:
+        """Take in bytes of a body."""
+        self._framing_bytes = 0
+        super().on_body(body)
 
     def make_room(self) -> None:
         """Close: nobody has logged in here, and others need the place."""
@@ -133,11 +147,54 @@ class Connection(H11Protocol):
     def _enter(self) -> None:
         """Take a place; without one, the next request is refused."""
         self._placed = self._limits.places.enter(self, self.address)
-        if self._placed:
-            self.app = self.config.loaded_app
-        else:
-            refusal = crowded(places.FULL)
-            self.app = Response(write_problem(refusal), refusal.status, refusal.headers, MEDIA)
+        self.app = self.config.loaded_app if self._placed else _answer(crowded(places.FULL))
+
+    def _read(self, data: bytes) -> None:
+        """Parse what came. Raises HttpParserError, and Fault if a head or what surrounds parts of a body is too large."""
+        rest = memoryview(data)
+        self._framing_bytes += len(data)
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                break
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
+                self._stay()
+        if self._framing_bytes > self._limits.header_bytes:
+            raise errors.target_too_long() if 2 * len(self.url) > self._framing_bytes else errors.headers_too_large()
+
+    def _start(self) -> None:
+        """Start the request whose head has been read, or let it wait for the answers to those before it."""
+        target, _, query = self.url.partition(b"?")
+        # uvicorn knows no other targets than paths.
+        self.url = b"/"
+        super().on_headers_complete()
+        self.scope |= {"path": unquote(target.decode("ascii")), "raw_path": target, "query_string": query}
+
+    def _stay(self) -> None:
+        """Read the body of a request that asks for another protocol: it gets none (RFC 9110 §7.8).
+
+        The parser would leave HTTP now. A new one is told where the body ends, and reads on.
+        """
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        framing = b"".join(b"%b: %b\r\n" % field for field in self.headers if field[0] in _FRAMING)
+        self.cycle.more_body = True
+        self._repeating = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+        self._repeating = False
+
+    def _explain(self, error: httptools.HttpParserError, data: bytes) -> Fault:
+        """Return what is wrong with a request that cannot be parsed."""
+        if isinstance(error, httptools.HttpParserCallbackError):
+            if isinstance(error.__context__, Fault):
+                return error.__context__
+            raise error
+        if isinstance(error, httptools.HttpParserInvalidMethodError) and _METHOD.match(data):
+            return errors.method_unknown()
+        if not self.parser.get_http_version().startswith(("0.0", "1.")):
+            return errors.version_unknown()
+        return Fault(HTTPStatus.BAD_REQUEST, Problem.BAD_REQUEST.value, str(error))
 
     def _wait(self) -> None:
         self._stop()
@@ -156,19 +213,25 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def _refuse(self, fault: Fault) -> None:
+        """Answer a request that cannot be read, after those before it, and close."""
         self._stop()
+        self._refused = True
+        self.app = _answer(fault)
         cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            # The body of this request cannot be read: the application's answer comes too late.
+        if self._begun:
+            self._start()
+        elif cycle is None or cycle.response_started:
+            self.transport.close()
+        # The body of a request cannot be read.
+        elif self.pipeline:
+            self.pipeline[0] = (cycle, self.app)
+        else:
+            # What the application answers comes too late.
             cycle.disconnected = True
             cycle.message_event.set()
-        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            body = write_problem(fault)
-            head = h11.Response(
-                status_code=fault.status.value,
-                reason=fault.status.phrase.encode(),
-                headers=[("Content-Type", MEDIA), ("Content-Length", str(len(body))), ("Connection", "close")],
-            )
-            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+            self.cycle = None  # type: ignore[assignment]  # as before the first request
+            self._start()
+
+
+def _answer(refusal: Fault) -> Response:
+    return Response(errors.write_problem(refusal), refusal.status, {**refusal.headers, "Connection": "close"}, MEDIA)

@@ -106,6 +106,17 @@ def target_too_long() -> Fault:
     return Fault(HTTPStatus.REQUEST_URI_TOO_LONG, "target-too-long", "the target is too long")
 
 
+def method_unknown() -> Fault:
+    """Return the refusal of a method that is not of HTTP, which two places use (RFC 9110 §15.6.2)."""
+    return Fault(HTTPStatus.NOT_IMPLEMENTED, "method-unknown", "the method is unknown")
+
+
+def version_unknown() -> Fault:
+    """Return the refusal of another version of HTTP, which two places use (RFC 9110 §15.6.6)."""
+    close = {"Connection": "close"}
+    return Fault(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "version-unknown", "only HTTP/1.1 is supported", close)
+
+
 def fault(refusal: Refused | MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into HTTP's terms."""
     status = HTTPStatus(STATUS[refusal.problem])

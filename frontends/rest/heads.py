@@ -1,6 +1,6 @@
 """Validates the head of a request before anything else: target, version, fields (RFC 9110, RFC 9112).
 
-Pure; h11 has already refused what is not HTTP. Must not know paths or the meaning of fields.
+Pure; llhttp has already refused what is not HTTP. Must not know paths or the meaning of fields.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.model.frozen import frozen
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest.errors import Fault, headers_too_large, target_too_long
+from frontends.rest.errors import Fault, headers_too_large, method_unknown, target_too_long, version_unknown
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"})
 """All known methods, whether any resource supports them or not (RFC 9110 §9.1)."""
@@ -56,10 +56,9 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
     """Validate a head; `target` excludes the query. Raises Fault or MalformedRequest."""
     fields = join_fields(raw, most_bytes)
     if not version.startswith("1."):
-        detail = "only HTTP/1.1 is supported"
-        raise Fault(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "version-unknown", detail, {"Connection": "close"})
+        raise version_unknown()
     if method not in METHODS:
-        raise Fault(HTTPStatus.NOT_IMPLEMENTED, "method-unknown", "the method is unknown")
+        raise method_unknown()
     if len(target) > most_bytes:
         raise target_too_long()
     _check_framing(version, fields)
@@ -71,8 +70,10 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
     path, host = _target(method, target)
     # RFC 9112 §3.2.2: the host in the target replaces that of the field.
     fields |= {"host": host} if host else {}
-    if not _HOST.fullmatch(fields.get("host", "")):
-        raise MalformedRequest(Problem.BAD_REQUEST, "Host: it must be a name, optionally with a port")
+    # RFC 9112 §3.2: HTTP/1.0 knows no such field.
+    if not _HOST.fullmatch(fields.get("host", "" if version == "1.0" else " ")):
+        detail = "Host: it must be there, once, and be a name, optionally with a port"
+        raise Fault(HTTPStatus.BAD_REQUEST, Problem.BAD_REQUEST.value, detail, {"Connection": "close"})
     return Head(path, fields)
 
 
@@ -92,7 +93,7 @@ def join_fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str
             raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is repeated")
         else:
             found[name] = f"{found[name]}, {text}"
-    # h11 limits a head that arrives in parts, but not one that arrives at once.
+    # The connection limits a head that arrives in parts, but not one that arrives at once.
     if size > most_bytes:
         raise headers_too_large()
     return found

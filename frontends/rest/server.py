@@ -46,6 +46,7 @@ class HttpServer:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         config = Limited(
             slow_seconds,
+            header_bytes,
             places,
             app=app,
             http=Connection,
@@ -57,7 +58,6 @@ class HttpServer:
             server_header=False,
             # uvicorn passes it on to a timer, which takes fractions.
             timeout_keep_alive=keep_alive_seconds,
-            h11_max_incomplete_event_size=header_bytes,
             timeout_graceful_shutdown=max(1, round(drain_seconds)),
         )
         self._server = _Server(config)

@@ -73,7 +73,13 @@ def test_worker(tmp_path: Path) -> None:
 def test_rest(tmp_path: Path) -> None:
     """Messages are sent and acknowledged one by one over HTTP, next to an endpoint that does nothing."""
     rows = _rows(tmp_path, "rest")
-    assert list(rows) == ["sent", "acknowledged", "sent_of_1500", "acknowledged_of_1500"]
+    assert list(rows) == [
+        "sent",
+        "acknowledged",
+        "acknowledged_with_next",
+        "sent_of_1500",
+        "acknowledged_of_1500",
+    ]
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 

@@ -24,7 +24,11 @@ BODY: Final = b"x" * 200
 PREFETCH: Final = 20
 _ROUNDS: Final = 3
 _LEAST: Final = 1_500
-_RATIO: Final = 0.4
+_SENT_RATIO: Final = 0.3
+_ACKNOWLEDGED_RATIO: Final = 0.16
+"""Of one by one, each with a request of its own and one for 20."""
+_WITH_NEXT_RATIO: Final = 0.25
+_BATCH: Final = json.dumps([{"text": BODY.decode()}] * 200).encode()
 _LOOKS, _LOOK_SECONDS = 400, 0.05
 _WHO: Final = "bench@localhost"
 
@@ -63,8 +67,11 @@ async def _measure(port: int, empty_port: int, seconds: float) -> list[Row]:
     await _listens(empty_port)
     first = await Client.open(port, headers)
     await first.ask(b"PUT", b"/queues/bench", status=b"201")
-    held = [await _subscribe(first) for _ in range(CLIENTS)]
+    await first.ask(b"PUT", b"/queues/more", status=b"201")
+    held = [await _subscribe(first, b"bench") for _ in range(CLIENTS)]
+    chained = [await _subscribe(first, b"more") for _ in range(CLIENTS)]
     first.close()
+    locked: list[list[str]] = [[] for _ in range(CLIENTS)]
 
     async def nothing(_number: int, client: Client) -> int:
         await client.ask(b"POST", b"/queues/bench", BODY)
@@ -80,21 +87,35 @@ async def _measure(port: int, empty_port: int, seconds: float) -> list[Row]:
             await client.ask(b"DELETE", message["href"].encode())
         return len(found)
 
-    of_nothing = sent = acknowledged = 0.0
+    async def send_batch(_number: int, client: Client) -> int:
+        await client.ask(b"POST", b"/batches/more", _BATCH, kind=b"application/json")
+        return 1
+
+    async def acknowledge_with_next(number: int, client: Client) -> int:
+        body, done = json.dumps(locked[number]).encode(), len(locked[number])
+        path = chained[number] + (b"/acknowledgements?next=%d" % PREFETCH if done else b"?wait=1")
+        found = json.loads(await client.ask(b"POST" if done else b"GET", path, body, kind=b"application/json"))
+        locked[number] = [message["href"] for message in found["messages"]]
+        return done
+
+    of_nothing = sent = acknowledged = with_next = 0.0
     for _ in range(_ROUNDS):
         of_nothing = max(of_nothing, await rate(empty_port, headers, nothing, seconds))
         sent = max(sent, await rate(port, headers, send, seconds))
         acknowledged = max(acknowledged, await rate(port, headers, acknowledge, seconds))
+        await rate(port, headers, send_batch, seconds)
+        with_next = max(with_next, await rate(port, headers, acknowledge_with_next, seconds))
     return [
-        row_at_least("sent", "messages/s", sent, of_nothing, _RATIO),
-        row_at_least("acknowledged", "messages/s", acknowledged, of_nothing, _RATIO),
+        row_at_least("sent", "messages/s", sent, of_nothing, _SENT_RATIO),
+        row_at_least("acknowledged", "messages/s", acknowledged, of_nothing, _ACKNOWLEDGED_RATIO),
+        row_at_least("acknowledged_with_next", "messages/s", with_next, of_nothing, _WITH_NEXT_RATIO),
         row_at_least("sent_of_1500", "messages/s", sent, _LEAST, 1.0),
         row_at_least("acknowledged_of_1500", "messages/s", acknowledged, _LEAST, 1.0),
     ]
 
 
-async def _subscribe(client: Client) -> bytes:
-    form = b"destinations=bench&lease=600&prefetch=%d" % PREFETCH
+async def _subscribe(client: Client, queue: bytes) -> bytes:
+    form = b"destinations=%b&lease=600&prefetch=%d" % (queue, PREFETCH)
     made = json.loads(await client.ask(b"POST", b"/subscriptions", form, b"201", b"application/x-www-form-urlencoded"))
     href: str = made["href"]
     return href.encode()

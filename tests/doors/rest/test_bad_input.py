@@ -145,6 +145,66 @@ def test_loose_lines(strict: RestFrontend, head: bytes, whole: bool) -> None:  #
     assert b"HTTP/1.1 400" in heard and heard.count(b"HTTP/1.1 200") == 1
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+@pytest.mark.parametrize(
+    "body", ["Content-Length: 3\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_other_protocols(frontend: RestFrontend, alice: httpx.Client, protocol: str, body: str, whole: bool) -> None:  # noqa: FBT001  (a parameter of pytest)
+    """RFC 9110 §7.8: who asks for another protocol, as Java's client does, goes on in this one, with its body."""
+    queue = alice.post(f"{frontend.url}/queues").headers["Location"]
+    head = f"HTTP/1.1\r\nHost: x\r\nAuthorization: {alice.headers['Authorization']}\r\nUpgrade: {protocol}\r\n"
+    said = (
+        f"POST {queue} {head}Connection: Upgrade\r\n{body}"
+        f"GET {queue} {head}Connection: Upgrade, close\r\nAccept: application/json\r\n\r\n"
+    ).encode()
+    line = Line(frontend)
+    for at in range(0, len(said), len(said) if whole else 1):
+        line.say(said[at : at + (len(said) if whole else 1)])
+    status, heard, _ = line.hear()
+    assert status == 201 and b"HTTP/1.1 200 OK" in heard
+    lease = alice.post(f"{frontend.url}/subscriptions", json={"destinations": [queue.rpartition("/")[2]]})
+    (message,) = alice.get(f"{frontend.url}{lease.json()['href']}", headers={"Accept": "application/json"}).json()[
+        "messages"
+    ]
+    assert alice.get(f"{frontend.url}{message['content_href']}").content == b"abc"
+
+
+def test_impatience(frontend: RestFrontend) -> None:
+    """Requests that do not wait for answers get theirs in order, up to so many; a line may wait no further."""
+    line = Line(frontend)
+    line.say(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n" * 50 + b"GET / HTTP/1.1\r\n oops")
+    _, heard, _ = line.hear()
+    assert heard.count(b"HTTP/1.1 204") == 50 and heard.count(b"HTTP/1.1 ") == 51 and b"HTTP/1.1 400" in heard
+    line = Line(frontend)
+    line.say(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+    _, heard, _ = line.hear()
+    assert heard.count(b"HTTP/1.1 204") == 65 and heard.count(b"HTTP/1.1 ") == 66 and b"HTTP/1.1 429" in heard
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: ",
+        b"GET / HTTP/1.1\r\nHost: ",
+        b"GET /",
+        b"\r\n",
+        b"POST /queues/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nAuthorization: %b\r\n\r\n1;x=",
+        b"POST /queues/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nAuthorization: %b\r\n\r\n0\r\nX: ",
+    ],
+)
+def test_endless_lines(frontend: RestFrontend, alice: httpx.Client, endless: bytes) -> None:
+    """What has no end, in a head or around a body, is cut at the limit of a head, before its time has run out."""
+    line = Line(frontend)
+    line.say(endless.replace(b"%b", alice.headers["Authorization"].encode()))
+    with suppress(OSError):
+        # The frontend may read a quarter of a MiB at once.
+        for _ in range(600):
+            line.say((endless if endless == b"\r\n" else b"a") * 1_000)
+    status, _, seconds = line.hear()
+    assert status in {0, 414, 431} and seconds < 5
+
+
 def test_late_body(strict: RestFrontend) -> None:
     """RFC 9110 §15.5.9: the rest of a body that was refused begins no request, so nothing answers it."""
     line = Line(strict)
