@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from stanzaq.errors import StanzaqError
 
-_MOST: Final = 100
+MOST: Final = 100
 """The rows of a request that every service with batches takes."""
 
 _BYTES: Final = 32_768
@@ -46,15 +46,15 @@ Told = TypeVar("Told", bound=Outcomes)
 class _Batch(Generic[Told]):
     """Rows of one request and who waits for them, by the ids of their items."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.rows: dict[str, str] = {}
         self.answers: dict[str, asyncio.Future[Told | None]] = {}
-        self._size = 0
+        self._size, self._most = 0, most
 
     def add(self, item: str, row: str) -> bool:
         """Add a row; False if there is no room, or one about that item."""
         size = len(row.encode())
-        if self.rows and (item in self.rows or len(self.rows) >= _MOST or self._size + size > _BYTES):
+        if self.rows and (item in self.rows or len(self.rows) >= self._most or self._size + size > _BYTES):
             return False
         self._size += size
         self.rows[item] = row
@@ -65,12 +65,12 @@ class _Batch(Generic[Told]):
 class Gatherer(Generic[Where, Told]):
     """Gathers the rows that go to the same place, such as a node."""
 
-    def __init__(self, send: Callable[[Where, Mapping[str, str]], Awaitable[Told | None]]) -> None:
-        """Gather rows for `send`, which gets them by item and returns None if their outcomes are not known.
+    def __init__(self, send: Callable[[Where, Mapping[str, str]], Awaitable[Told | None]], most: int = MOST) -> None:
+        """Gather up to `most` rows for `send`, which gets them by item and returns None if their outcomes are not known.
 
         It may raise StanzaqError.
         """
-        self._send = send
+        self._send, self._most = send, most
         self._open: dict[Where, _Batch[Told]] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -92,7 +92,7 @@ class Gatherer(Generic[Where, Told]):
         """Add a row to the batch of this turn and return its answer; a fault's traceback keeps no more than that."""
         batch = self._open.get(where)
         if batch is None or not batch.add(item, row):
-            batch = self._open[where] = _Batch()
+            batch = self._open[where] = _Batch(self._most)
             batch.add(item, row)
             asyncio.get_running_loop().call_soon(self._close, where, batch)
         return batch.answers[item]

@@ -115,6 +115,10 @@ class Runs:
         """Return the locks of the runs of a node's task; those of a collection are on the nodes below it."""
         return {lock for lock, run in self._runs.items() if run.node == node}
 
+    def locks_of(self, node: str, item: str) -> list[Lock]:
+        """Return the locks of the runs of an item."""
+        return [run.lock for run in self._of_item.get((node, item), ())]
+
     def begin_no_more(self) -> None:
         """Let no further job begin. May be called from any thread, and while a handler blocks the event loop."""
         self.begins_no_more = True
@@ -179,7 +183,7 @@ class _Run:
     """One delivery, from its arrival until the service has confirmed its outcome."""
 
     def __init__(self, runs: Runs, transport: Transport, task: Task, delivery: Delivery, chain: Run) -> None:
-        self.node = task.node
+        self.node, self.lock = task.node, delivery.lock
         self._runs = runs
         self._transport = transport
         self._task = task
@@ -224,7 +228,7 @@ class _Run:
     @property
     def _about(self) -> dict[str, Any]:
         """The extra fields of a log record."""
-        lock = self._delivery.lock
+        lock = self.lock
         return {"node": lock.node, "item": lock.item, "attempt": self._delivery.attempt, "token": lock.token}
 
     async def _work(self) -> None:
@@ -252,13 +256,13 @@ class _Run:
         """Acknowledge or return the item; do nothing if the lock has ended."""
         if self._lost:
             return
-        done = await (self._acknowledge() if end is None else self._transport.release(self._delivery.lock, end))
+        done = await (self._acknowledge() if end is None else self._transport.release(self.lock, end))
         if not done and self.began:
             log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
 
     async def _acknowledge(self) -> bool:
         """Acknowledge the item, with what its handler has returned; False if the lock has ended."""
-        lock, result = self._delivery.lock, self._result
+        lock, result = self.lock, self._result
         try:
             return await self._transport.acknowledge(lock, result)
         except StanzaqError as error:
@@ -350,7 +354,7 @@ class _Run:
 
     async def _run_of(self, attempts: int) -> None:
         """Run the handler inside the middleware."""
-        delivery, lock, chain = self._delivery, self._delivery.lock, self._chain
+        delivery, lock, chain = self._delivery, self.lock, self._chain
         try:
             payload: Any = payloads.decode(delivery.content, self._task.payload)
         except payloads.Unfit as error:
@@ -378,7 +382,7 @@ class _Run:
     async def _keep(self) -> None:
         """Renew the lock repeatedly until it is lost, or its time is over without an answer: another worker may have it then."""
         try:
-            self._lasts = await self._transport.lock_seconds(self._delivery.lock.node)
+            self._lasts = await self._transport.lock_seconds(self.lock.node)
         except StanzaqError:
             log.exception("a lock is not renewed: its time cannot be read", extra=self._about)
             return
@@ -393,7 +397,7 @@ class _Run:
     async def _renew(self, progress: Progress | None = None) -> None:
         asked = asyncio.get_running_loop().time()
         tells = self.began and not self._is_told
-        deadline = await self._transport.renew(self._delivery.lock, progress, begun=tells and progress is None)
+        deadline = await self._transport.renew(self.lock, progress, begun=tells and progress is None)
         self._is_told = self._is_told or tells
         if deadline is None:
             self.lose()

@@ -195,6 +195,9 @@ class Receiver(Protocol):
     def locks(self, node: str) -> set[Lock]:
         """Return the locks on a node that the worker believes it holds."""
 
+    def locks_of(self, node: str, item: str) -> list[Lock]:
+        """Return the locks on an item that the worker believes it holds."""
+
 
 class Transport(Protocol):
     """A connection to the service. Requests wait while it is lost, and are repeated until they are answered."""

@@ -109,6 +109,11 @@ def batch_body(rows: Iterable[str]) -> Content:
     return Content(f"[{','.join(rows)}]".encode(), "application/json")
 
 
+def acknowledgements(subscription: str, rows: Iterable[str], more: int) -> tuple[str, Content]:
+    """Return the path and the body that acknowledge messages of a subscription, and receive so many more."""
+    return f"{subscription}/acknowledgements" + (f"?next={more}" if more else ""), batch_body(rows)
+
+
 def subscription(node: str, credit: int, seconds: int) -> dict[str, Any]:
     """Request items, at most `credit` at once, for as long as the stream lasts and `seconds` after it broke."""
     return {"destinations": node, "prefetch": credit, "lease": seconds}
@@ -219,17 +224,14 @@ def _body(said: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The paths that complete, return and renew one held message; `complete` takes a result, if the service does.
-
-    `together` takes the paths that acknowledge several messages of the subscription.
-    """
+    """The paths that complete, return and renew one held message; `complete` takes a result, if the service does."""
 
     acknowledge: str
     release: str
     dead_letter: str
     renew: str
     complete: str
-    together: str
+    subscription: str
 
     @classmethod
     def of(cls, message: Mapping[str, Any], subscription: str) -> "Addresses":
@@ -240,7 +242,7 @@ class Addresses:
             message["dead_letter"],
             message["renew"],
             message.get("complete", ""),
-            f"{subscription}/acknowledgements",
+            subscription,
         )
 
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from stanzaq.account import HttpAccount
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.gatherer import Gatherer
+from stanzaq.gatherer import MOST, Gatherer
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
@@ -41,6 +41,12 @@ _OVER: Final = {"gone", "item-not-found"}
 
 _LEAVE_SECONDS: Final = 2.0
 
+_REMEMBERED: Final = 100
+"""How many messages are remembered for each that may be held: more than are held between two looks of a stream."""
+
+_PARTS: Final = 4
+"""Into how many requests the acknowledgements of all that is held are divided: some jobs run while others are acknowledged."""
+
 _STOPPED: Final = Release("the worker stops")
 
 _Ask = Callable[[Addresses, str], Awaitable[Any]]
@@ -48,19 +54,25 @@ _Ask = Callable[[Addresses, str], Awaitable[Any]]
 
 
 class _Subscription:
-    """A subscription to a node: its path, and for each partition the token of the last message that it delivered."""
+    """A subscription to a node: its path, and the tokens of the last messages that it delivered."""
 
-    def __init__(self, node: str, path: str) -> None:
+    def __init__(self, node: str, path: str, credit: int) -> None:
         self.node = node
         self.path = path
-        self._last: dict[tuple[str, int | None], int] = {}
+        self._most = _REMEMBERED * credit
+        self._delivered: dict[tuple[str, int | None, int], None] = {}
 
     def is_new(self, lock: Lock) -> bool:
-        """Return whether a message arrives for the first time: a stream that is opened again repeats those that are held."""
-        place = lock.node, lock.partition
-        if lock.token <= self._last.get(place, 0):
+        """Return whether a message arrives for the first time.
+
+        A stream repeats what it has not brought itself but an acknowledgement has, and when it is opened again, all that is held.
+        """
+        key = lock.node, lock.partition, lock.token
+        if key in self._delivered:
             return False
-        self._last[place] = lock.token
+        self._delivered[key] = None
+        if len(self._delivered) > self._most:
+            del self._delivered[next(iter(self._delivered))]
         return True
 
 
@@ -70,7 +82,7 @@ class HttpTransport:
     def __init__(self, account: HttpAccount, *, create: bool) -> None:
         """Use an account; `create` missing nodes."""
         self._connection = Connection(account)
-        self._gatherer = Gatherer(self._acknowledge_all)
+        self._gatherer: Gatherer[str, messages.Outcomes] = Gatherer(self._acknowledge_all)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
         # Those of locks that the worker has let go of without a word are forgotten.
@@ -83,6 +95,8 @@ class HttpTransport:
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items until `close`; raises StanzaqError."""
         self._receiver = receiver
+        if nodes:
+            self._gatherer = Gatherer(self._acknowledge_all, max(2, min(MOST, *nodes.values()) // _PARTS))
         try:
             async with asyncio.TaskGroup() as group:
                 for node, credit in nodes.items():
@@ -145,7 +159,7 @@ class HttpTransport:
             subscription = self._subscriptions.get(node)
             is_new = subscription is None
             if subscription is None:
-                subscription = _Subscription(node, await self._subscribe(node, credit))
+                subscription = _Subscription(node, await self._subscribe(node, credit), credit)
                 if self._paused.is_set():
                     await self._unsubscribe(subscription)
                     return
@@ -183,8 +197,8 @@ class HttpTransport:
         lock = delivery.lock
         if not subscription.is_new(lock):
             return
-        for earlier in self._receiver.locks(subscription.node):
-            if (earlier.node, earlier.item, earlier.partition) == (lock.node, lock.item, lock.partition):
+        for earlier in self._receiver.locks_of(lock.node, lock.item):
+            if earlier.partition == lock.partition:
                 # Its lock has ended, or this one would not exist.
                 self._lose(earlier)
         self._addresses[lock] = Addresses.of(message, subscription.path)
@@ -244,19 +258,25 @@ class HttpTransport:
         if result is not None and at.complete:
             return await self._post(what, at.complete, result)
         path = at.acknowledge
-        if await self._gatherer.ask(at.together, path, json.dumps(path), what) is None:
+        if await self._gatherer.ask(at.subscription, path, json.dumps(path), what) is None:
             await self._connection.ask(what, "DELETE", path)
         return {}
 
     async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.Outcomes | None:
-        """Acknowledge messages of a subscription once: without an answer each is acknowledged by itself.
+        """Acknowledge messages of a subscription, and receive as many, once: without an answer each is acknowledged by itself.
 
         Raises StanzaqError if they are refused together.
         """
-        said = await self._connection.ask(
-            "acknowledge items", "POST", path, messages.batch_body(addresses.values()), once=True
-        )
-        return None if said is None else messages.outcomes(addresses, said)
+        subscription = next((each for each in self._subscriptions.values() if each.path == path), None)
+        more = 0 if subscription is None or self._paused.is_set() else len(addresses)
+        where, body = messages.acknowledgements(path, addresses.values(), more)
+        said = await self._connection.ask("acknowledge items", "POST", where, body, once=True)
+        if said is None:
+            return None
+        if subscription is not None:
+            for message in said.get("messages", ()):
+                self._deliver(subscription, message)
+        return messages.outcomes(addresses, said)
 
     async def _end(self, lock: Lock, what: str, ask: _Ask) -> bool:
         """Complete or return an item, whose lock ends with that; False if it had already ended. Raises StanzaqError."""

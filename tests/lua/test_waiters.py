@@ -9,7 +9,7 @@ from tests.lua.worded import W1
 A, B, C = "a@x/lease-1", "b@x/lease-2", "c@x/lease-3"
 
 
-def wait(queue: Queue, jid: str, limit: int = 5, **more: str) -> list[str]:
+def wait(queue: Queue, jid: str, limit: object = 5, **more: object) -> list[str]:
     """Receive as one that waits; return the items that it holds."""
     return [row[0] for row in queue.receive(jid, limit, **{"process": f"p-{jid[0]}", **more})[2]]
 
@@ -64,6 +64,19 @@ def test_without_room(queue: Queue) -> None:
     queue.unsubscribe(A, release="1")
     queue.unsubscribe(B, release="1")
     assert {"waiting", "waiters"}.isdisjoint(queue.kept())
+
+
+def test_served_with_an_acknowledgement(queue: Queue) -> None:
+    """One that had no room and takes all that it has room for with an acknowledgement is not woken; one that has room left is."""
+    queue.publish(*"abcde")
+    queue.subscribe(A, 2, "pulled", lease="+9000")
+    assert wait(queue, A, "") == ["a", "b"]
+    assert wait(queue, A, "", after=queue.now * 1_000 + 1) == []
+    assert told(queue.retract(A, "a", next="1 9000")) == []
+    assert told(queue.retract(A, "b", next="0 9000")) == [("p-a", A)]
+    assert wait(queue, A, "") == ["c", "d"]
+    assert told(queue.retract(A, "c", next="1 9000")) == []
+    assert told(queue.retract(A, "d", next="5 9000")) == [] and told(queue.publish("f")) == [("p-a", A)]
 
 
 def test_left_over(queue: Queue) -> None:

@@ -101,7 +101,7 @@ local function next_ones(ending, most, lease)
   local lasts, subscriber = receiving.renew_lease(asked)
   if not lasts then return {'lease-over'} end
   if most > 0 and not (call.partition_paused or partition_owner.get()) then
-    receiving.take(asked, subscriber, nil, most, dispatch.BYTES)
+    if not receiving.take(asked, subscriber, nil, most, dispatch.BYTES) then waiters.fill(asked.subid) end
   end
   local found, more = receiving.list(asked, most, dispatch.BYTES)
   return receiving.answer(asked, found, more, subscriber, 0, {})

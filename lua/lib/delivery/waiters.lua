@@ -43,6 +43,15 @@ function waiters.make_room(subid)
   redis.call('HSET', key.waiters, subid, since .. rest)
 end
 
+-- Lets one wait no more that has taken all that it has room for.
+function waiters.fill(subid)
+  if not call.partition_before.waits then return end
+  local rest = string.match(redis.call('HGET', key.waiters, subid) or '', '^%d+( .*)$')
+  if not rest then return end
+  redis.call('ZREM', key.waiting, subid)
+  redis.call('HSET', key.waiters, subid, '-' .. rest)
+end
+
 -- Whether another was told a moment ago, and so is on its way, and this one was not.
 function waiters.is_behind(subid)
   if not call.partition_before.waits then return false end

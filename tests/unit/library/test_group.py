@@ -50,6 +50,10 @@ class Receiver:
         """Return what is held."""
         return {lock for lock in self.held if lock.node == node}
 
+    def locks_of(self, node: str, item: str) -> list[Lock]:
+        """Return those of an item."""
+        return [lock for lock in self.held if (lock.node, lock.item) == (node, item)]
+
     def lost(self, lock: Lock) -> None:
         """Lose it."""
         self.held.remove(lock)

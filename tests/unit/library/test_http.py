@@ -7,7 +7,7 @@ import logging
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -341,16 +341,21 @@ class Receiver:
         """Give the locks."""
         return {lock for lock in self.held if lock.node == node}
 
+    def locks_of(self, node: str, item: str) -> list[Lock]:
+        """Give those of an item."""
+        return [lock for lock in self.held if (lock.node, lock.item) == (node, item)]
+
 
 @asynccontextmanager
 async def working(
     answers: Answers,
+    credit: int = 5,
     **account: Any,  # noqa: ANN401
 ) -> AsyncIterator[tuple[HttpTransport, Receiver]]:
     """Run the transport of a worker of one node against a service that is played."""
     async with played(answers, **account) as connection:
         transport, receiver = HttpTransport(connection._account, create=False), Receiver()
-        running = asyncio.create_task(transport.run(receiver, {"jobs": 5}))
+        running = asyncio.create_task(transport.run(receiver, {"jobs": credit}))
         try:
             yield transport, receiver
         finally:
@@ -366,11 +371,15 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def held(token: int, item: str = "one") -> dict[str, Any]:
+    """Return a message under a lock."""
+    href = f"/subscriptions/S/messages/{item}?lock=3-{token}-0badcafe"
+    return {**MESSAGE, "id": item, "token": token, "href": href}
+
+
 def event(token: int, item: str = "one") -> bytes:
     """Write the event of a message, under a lock."""
-    href = f"/subscriptions/S/messages/{item}?lock=3-{token}-0badcafe"
-    message = {**MESSAGE, "id": item, "token": token, "href": href}
-    return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
+    return b"event: message\ndata: " + json.dumps(held(token, item)).encode() + b"\n\n"
 
 
 async def test_streams() -> None:
@@ -568,9 +577,10 @@ def outgoing(item: str, **headers: str) -> Outgoing:
     return Outgoing(item, "n", item, Content(b"1", "application/json"), headers, Hints())
 
 
-def results(*rows: tuple[int, str]) -> web.Response:
-    """Answer with a status and a detail for each message."""
-    return web.json_response({"results": [{"status": status, "detail": detail} for status, detail in rows]})
+def results(*rows: tuple[int, str], more: Sequence[dict[str, Any]] = ()) -> web.Response:
+    """Answer with a status and a detail for each message, and with further messages."""
+    said = [{"status": status, "detail": detail} for status, detail in rows]
+    return web.json_response({"results": said, "messages": list(more)})
 
 
 async def test_publishes_of_one_turn() -> None:
@@ -656,9 +666,12 @@ async def test_items_without_an_answer(status: int) -> None:
 
 @pytest.mark.parametrize("status", [200, 404, 408])
 async def test_acknowledgements_of_one_turn(status: int) -> None:
-    """They share a request of their subscription, each with its own outcome; if that fails, they are sent one by one."""
+    """They share a request of their subscription, each with its own outcome, which receives as many messages, once each.
+
+    If that fails, they are sent one by one.
+    """
     asked: list[tuple[str, str]] = []
-    over = asyncio.Event()
+    acknowledged, over = asyncio.Event(), asyncio.Event()
 
     async def answers(request: web.Request) -> web.StreamResponse:
         if request.path == "/subscriptions":
@@ -668,6 +681,9 @@ async def test_acknowledgements_of_one_turn(status: int) -> None:
             await answer.prepare(request)
             for token in (1, 2, 3):
                 await answer.write(event(token, f"m{token}"))
+            await acknowledged.wait()
+            # The stream repeats what it has not brought, and had something on its way.
+            await answer.write(event(5, "m5") + event(6, "m6") + event(4, "m4"))
             await over.wait()
             return answer
         if request.path == "/subscriptions/S":
@@ -680,16 +696,20 @@ async def test_acknowledgements_of_one_turn(status: int) -> None:
         assert await request.json() == [
             f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe" for token in (1, 2, 3)
         ]
-        return results((200, ""), (410, "ended"), (200, ""))
+        return results((200, ""), (410, "ended"), (200, ""), more=[held(5, "m5"), held(6, "m6")])
 
-    async with working(answers) as (transport, receiver):
+    async with working(answers, credit=12) as (transport, receiver):
         await until(lambda: len(receiver.held) == 3)
         locks = sorted(receiver.held, key=lambda lock: lock.token)
         assert await asyncio.gather(*map(transport.acknowledge, locks)) == [True, False, True]
         # Its outcome is known: nothing is asked.
         assert await transport.acknowledge(locks[0]) is False
+        assert len(receiver.held) == (5 if status == 200 else 3)
+        acknowledged.set()
+        await until(lambda: len(receiver.held) == 6)
+        assert set(receiver.held.values()) == {1}
         over.set()
-    together = ("POST", "/subscriptions/S/acknowledgements")
+    together = ("POST", "/subscriptions/S/acknowledgements?next=3")
     alone = [("DELETE", f"/subscriptions/S/messages/m{token}?lock=3-{token}-0badcafe") for token in (1, 2, 3)]
     assert asked[0] == together and sorted(asked[1:]) == ([] if status == 200 else alone)
 
