@@ -24,7 +24,6 @@ from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
 from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber, watching
 from frontends.terminal import Config, Json, refuse, run_with_servers, settings
-from frontends.tools.bench import commands as bench
 from frontends.tools.servers.process import ServerError
 from frontends.version import version as version_text
 
@@ -34,7 +33,6 @@ app = typer.Typer(no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
 report = typer.Typer(help="Make capacity reports from the queues' journals.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
-app.add_typer(bench.app, name="bench")
 app.add_typer(report, name="report")
 app.add_typer(node.app, name="node")
 app.add_typer(item.app, name="item")
@@ -55,6 +53,19 @@ Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://h
 
 _TAKES_ALL = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For commands of the library, which reads their arguments because they also run where typer is not installed."""
+
+if (Path(__file__).parents[1] / "bench" / "commands.py").is_file():
+    from bench.commands import app as benchmarks
+
+    app.add_typer(benchmarks, name="bench")
+else:
+
+    @app.command(context_settings=_TAKES_ALL)
+    def bench() -> None:
+        """Run a benchmark; a clone of the source has them, and no package."""
+        refuse(
+            "There are no benchmarks here", "They are in a clone of the source, where `make dev` installs this command."
+        )
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001  (typer's)

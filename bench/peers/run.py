@@ -26,8 +26,8 @@ from rabbitmq import RabbitMQ
 from rich.console import Console
 from rich.table import Table
 
+from bench.report import machine
 from frontends.tools import dev
-from frontends.tools.bench.report import machine
 from frontends.tools.servers.process import Process, ServerError, free_ports
 
 HERE: Final = Path(__file__).parent

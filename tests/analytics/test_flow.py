@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from frontends.tools.bench.spark import Load
+from bench.spark import Load
 from tests.analytics.conftest import Journals
 
 

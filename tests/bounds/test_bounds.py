@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from frontends.tools.bench.bounds import IDLE_COMMANDS, INDEPENDENT, NO_COST, PING, QUICK, SCRIPT, Gauge, measure_cases
-from frontends.tools.bench.growth import COSTS, IDLE, GrowthCost
-from frontends.tools.bench.worst import CASES, Case
+from bench.bounds import IDLE_COMMANDS, INDEPENDENT, NO_COST, PING, QUICK, SCRIPT, Gauge, measure_cases
+from bench.growth import COSTS, IDLE, GrowthCost
+from bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
 
 _TRIES = 5

@@ -82,8 +82,6 @@ def test_directories_are_packages(package: str) -> None:
 
 STARTS_TASKS = {
     "broker/tasks.py": "the one place: what it starts is logged when it fails, and whoever waits for it is answered",
-    "frontends/tools/bench/bounds.py": "awaited where it is started",
-    "frontends/tools/bench/worker.py": "whatever fails ends the measurement",
     "frontends/compose.py": "whatever fails ends the process",
     "frontends/stopping.py": "they are awaited where they are started",
     "stanzaq/xep_qos/plugin.py": "it is used without anything else of the project",

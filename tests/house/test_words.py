@@ -73,10 +73,6 @@ ALLOWED: Final = {
     ("deploy/local/ejabberd.yml", "roster"): "a module of ejabberd",
     ("docs/ejabberd.md", "roster"): "a module of ejabberd",
     ("docs/prosody.md", "roster"): "a module of Prosody",
-    **{
-        (f"frontends/tools/bench/{name}.py", "rounds"): "repetitions of a measurement"
-        for name in ("bounds", "core", "growth", "levels", "rest", "scale", "spark", "xmpp")
-    },
 }
 """Where a word has another, standard meaning, and which."""
 

@@ -174,6 +174,14 @@ def test_service_behind_own_modules(python: Path, project: Path) -> None:
     assert "1 passed" in done.stdout and "1 error" in done.stdout and told in done.stdout, done.stdout + done.stderr
 
 
+def test_benchmarks_are_in_a_clone(python: Path, tmp_path: Path) -> None:
+    """A package has no benchmarks, and says where they are, whatever else is asked, also beside somebody's module of that name."""
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "commands.py").touch()
+    asked = _play(python, tmp_path, "-c", _COMMAND, "bench", "core", "--json")
+    assert asked.returncode == 2 and "They are in a clone of the source" in asked.stderr
+
+
 def test_two_versions(python: Path, tmp_path: Path) -> None:
     """A service of another version is refused with what to install."""
     (tmp_path / "stanzaq_server-9.9.dist-info").mkdir()

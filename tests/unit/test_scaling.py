@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from bench.costs import fit_cost
+from bench.predicted import compare, shapes
+from bench.processes import Shape, Spent
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import Cost, Costs, Measured, read, read_costs
 from broker.scaling.model import (
@@ -16,9 +19,6 @@ from broker.scaling.model import (
     max_uses,
     uses,
 )
-from frontends.tools.bench.costs import fit_cost
-from frontends.tools.bench.predicted import compare, shapes
-from frontends.tools.bench.processes import Shape, Spent
 
 SIMPLE = Costs(
     redis=Cost(40, 70),

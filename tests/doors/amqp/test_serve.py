@@ -13,10 +13,10 @@ import pytest
 from proton import ConnectionException, Message, SSLDomain, symbol
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached, SendException
 
+from bench.amqp_wire import Client
 from frontends.amqp.constants import DELAY
 from frontends.amqp.messages.message import DATA
 from frontends.amqp.protocol import types
-from frontends.tools.bench.amqp_wire import Client
 from frontends.tools.servers.process import ServerError
 from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.certificates import Authority

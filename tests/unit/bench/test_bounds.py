@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontends.tools.bench.bounds import longest_call
+from bench.bounds import longest_call
 
 
 def test_longest_call() -> None:

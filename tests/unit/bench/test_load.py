@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from frontends.tools.bench import load
-from frontends.tools.bench.load import Loop
+from bench import load
+from bench.load import Loop
 from frontends.tools.servers.process import ServerError
 
 

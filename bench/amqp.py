@@ -12,6 +12,8 @@ from typing import Final
 import redis
 from rich.console import Console
 
+from bench.amqp_wire import Client
+from bench.report import Row, show
 from broker.model.commands import Declare
 from broker.model.names import Jid
 from broker.model.results import Declared
@@ -19,8 +21,6 @@ from broker.settings import CommandSettings
 from frontends import compose
 from frontends.amqp.messages.message import DATA
 from frontends.amqp.protocol import types
-from frontends.tools.bench.amqp_wire import Client
-from frontends.tools.bench.report import Row, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.process import ServerError, free_port
 from frontends.tools.servers.redis import RedisServer

@@ -14,10 +14,10 @@ import redis.asyncio as aioredis
 import uvloop
 from rich.console import Console
 
-from frontends.tools.bench.batches import Batches
-from frontends.tools.bench.core import BODY
-from frontends.tools.bench.load import STANZAS_PER_JOB, Jobs, Pubsub
-from frontends.tools.bench.report import Row, row_at_least, row_at_most, row_without_target, show
+from bench.batches import Batches
+from bench.core import BODY
+from bench.load import STANZAS_PER_JOB, Jobs, Pubsub
+from bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.demo.tally import percentile
 from frontends.tools.servers.ejabberd import Ejabberd

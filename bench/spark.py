@@ -18,6 +18,8 @@ import redis
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from bench.core import BATCH, WORKERS, Bench
+from bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from broker import keys
 from broker.analytics.facts import measure
 from broker.analytics.inputs import of_redis
@@ -27,8 +29,6 @@ from broker.analytics.session import session
 from broker.model.names import Partition
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.tools.bench.core import BATCH, WORKERS, Bench
-from frontends.tools.bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from frontends.tools.servers.redis import RedisServer
 
 _SETTINGS: Final = {"spark_driver_memory": "512m"}

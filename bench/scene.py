@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from bench.core import BASE, INTAKE, Bench, Sink, ask
 from broker import keys
 from broker.model.commands import Command, Declare, Subscribe
 from broker.model.names import Jid, Partition
@@ -12,7 +13,6 @@ from broker.model.qos import Qos
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows
 from broker.redis_core.redis_client.client import Server
-from frontends.tools.bench.core import BASE, INTAKE, Bench, Sink, ask
 
 if TYPE_CHECKING:
     import redis.asyncio as aioredis

@@ -15,11 +15,11 @@ import redis.asyncio as aioredis
 import uvloop
 from rich.console import Console
 
+from bench.core import BODY, CALLS, WORKERS, Sink, ask, settings
+from bench.report import Row, row_at_most, row_without_target, show
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
-from frontends.tools.bench.core import BODY, CALLS, WORKERS, Sink, ask, settings
-from frontends.tools.bench.report import Row, row_at_most, row_without_target, show
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
 

@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
+from bench.core import WORKERS, Bench
+from bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene
+from bench.report import machine
 from broker.redis_core.maintenance.heartbeat import Heartbeat, HeartbeatResult
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.scaling.costs import Cost, Costs, Measured
 from broker.scripts.location import lua_directory
-from frontends.tools.bench.core import WORKERS, Bench
-from frontends.tools.bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene
-from frontends.tools.bench.report import machine
 from frontends.tools.servers.redis import RedisServer
 
 _MANY: Final = 100

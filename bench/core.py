@@ -13,6 +13,7 @@ import uvloop
 from pydantic import SecretStr
 from rich.console import Console
 
+from bench.report import Row, row_at_least, row_at_most, show
 from broker import keys
 from broker.model.commands import Command, Declare, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Notice
@@ -24,7 +25,6 @@ from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from broker.settings import NodeCreation, Packaging, Settings
-from frontends.tools.bench.report import Row, row_at_least, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
 BODY: Final = b"x" * 200

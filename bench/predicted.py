@@ -13,13 +13,13 @@ import uvloop
 from rich.console import Console
 
 import broker.scaling
+from bench import costs
+from bench.load import WINDOW, WORKERS
+from bench.processes import BATCH, Shape, Spent, scene
+from bench.report import Row, row_without_target, show
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import NAME, Measured, read_costs
 from broker.scaling.model import Service, max_uses, uses
-from frontends.tools.bench import costs
-from frontends.tools.bench.load import WINDOW, WORKERS
-from frontends.tools.bench.processes import BATCH, Shape, Spent, scene
-from frontends.tools.bench.report import Row, row_without_target, show
 
 _SECONDS: Final = 3.0
 _QUICK_SECONDS: Final = 0.3

@@ -16,6 +16,8 @@ from typing import Any, Final
 import uvloop
 from rich.console import Console
 
+from bench.core import BODY, Sink, settings
+from bench.report import Row, row_at_most, show
 from broker import keys
 from broker.journal.schema import record
 from broker.model.commands import Declare, Publish, Receive, Retract, Subscribe
@@ -30,8 +32,6 @@ from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from broker.tasks import start
 from frontends.garbage import collect_rarely
-from frontends.tools.bench.core import BODY, Sink, settings
-from frontends.tools.bench.report import Row, row_at_most, show
 from frontends.tools.servers.redis import RedisServer
 
 QUEUES: Final = 20_000

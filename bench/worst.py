@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, ask_together
 from broker import codec, keys
 from broker.model import offsets
 from broker.model.commands import (
@@ -28,7 +29,6 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import MovedItems
 from broker.redis_core.operations.operation import subid
-from frontends.tools.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, ask_together
 
 _LARGEST: Final = 262_144
 _PAUSE: Final = 0.02

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 import redis.asyncio as aioredis
 from rich.console import Console
 
+from bench.core import CALLS, Sink, settings
+from bench.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
+from bench.report import Row, row_at_most, show
+from bench.scene import Play, Scene
+from bench.worst import CASES, Case
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.tools.bench.core import CALLS, Sink, settings
-from frontends.tools.bench.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
-from frontends.tools.bench.report import Row, row_at_most, show
-from frontends.tools.bench.scene import Play, Scene
-from frontends.tools.bench.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import uvloop
 from rich.console import Console
 
-from frontends.tools.bench.load import WINDOW, Jobs
-from frontends.tools.bench.report import Row, row_at_least, row_without_target, show
+from bench.load import WINDOW, Jobs
+from bench.report import Row, row_at_least, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bench.scene import OWNER, Scene
 from broker import codec, keys
 from broker.model.commands import Associate, Declare, Publish, Retract, Subscribe
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.operations.operation import subid
-from frontends.tools.bench.scene import OWNER, Scene
 
 ROUNDS: Final = 10
 ITEMS: Final = 10

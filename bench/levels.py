@@ -12,8 +12,8 @@ from typing import Final
 import uvloop
 from rich.console import Console
 
-from frontends.tools.bench.promised import ACKNOWLEDGED, ASSURED, LEVELS, PLAIN, Messages
-from frontends.tools.bench.report import Row, row_at_most, row_without_target, show
+from bench.promised import ACKNOWLEDGED, ASSURED, LEVELS, PLAIN, Messages
+from bench.report import Row, row_at_most, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.redis import RedisServer
