@@ -121,7 +121,7 @@ class ParentState:
 
 
 def record(parents: Iterable[ParentState], *, regardless: bool, once: str = "") -> str:
-    """Return the record of a new item that waits, as scripts keep it (lua/lib/items/dependents.lua).
+    """Return the record of a new item that waits, as scripts keep it (lua/lib/outbox/dependents.lua).
 
     `once` is by what a repeat of its publish is recognised.
     """

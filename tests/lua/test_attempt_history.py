@@ -1,4 +1,4 @@
-"""lua/lib/delivery/attempt_history.lua: an item that came back, and a dead letter, tell their attempts."""
+"""lua/lib/locks/attempt_history.lua: an item that came back, and a dead letter, tell their attempts."""
 
 from broker.model.attempts import Attempt, from_header, read, to_header
 from broker.model.names import Jid

@@ -1,4 +1,4 @@
-"""lua/lib/items/fair_order.lua: items go out in turns over group keys or publishers (stanzaq#fair)."""
+"""lua/lib/order/fair_order.lua: items go out in turns over group keys or publishers (stanzaq#fair)."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""lua/items/find_item.lua: whether an item is in a partition, and whether the sender holds it."""
+"""lua/listing/find_item.lua: whether an item is in a partition, and whether the sender holds it."""
 
 from typing import Any
 

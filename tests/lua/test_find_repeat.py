@@ -1,4 +1,4 @@
-"""lua/items/find_repeat.lua: whether a publish repeats a stored one, as `publish` would answer it, in a full Redis."""
+"""lua/listing/find_repeat.lua: whether a publish repeats a stored one, as `publish` would answer it, in a full Redis."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""lua/lib/delivery/hand_out_limits.lua: a node's rate and its most items in flight (stanzaq#rate, stanzaq#max_in_flight)."""
+"""lua/lib/limits/hand_out_limits.lua: a node's rate and its most items in flight (stanzaq#rate, stanzaq#max_in_flight)."""
 
 import random
 import secrets

@@ -1,4 +1,4 @@
-"""lua/lib/items/key_limits.lua: bounds of each group key (stanzaq#rate_by_key, stanzaq#max_in_flight_by_key)."""
+"""lua/lib/limits/key_limits.lua: bounds of each group key (stanzaq#rate_by_key, stanzaq#max_in_flight_by_key)."""
 
 import random
 import secrets

@@ -1,4 +1,4 @@
-"""lua/lib/items/group_order.lua: of a group one item is in flight at a time, in the order of the log (E14, stanzaq#ordered)."""
+"""lua/lib/order/group_order.lua: of a group one item is in flight at a time, in the order of the log (E14, stanzaq#ordered)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""lua/lib/delivery/attempt_history.lua: an item that came back rests by its attempt (stanzaq#retry_delay and its siblings)."""
+"""lua/lib/locks/attempt_history.lua: an item that came back rests by its attempt (stanzaq#retry_delay and its siblings)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""lua/lib/delivery/worker_deaths.lua: which attempts count when locks end without their workers' word."""
+"""lua/lib/locks/worker_deaths.lua: which attempts count when locks end without their workers' word."""
 
 from collections.abc import Iterable
 

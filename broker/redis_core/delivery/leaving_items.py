@@ -204,7 +204,7 @@ class ItemDeliverer:
 
 
 def _read_item(entry: Entry) -> LeavingItem:
-    """Read what a script returns of an item (lua/lib/delivery/outbox_items.lua)."""
+    """Read what a script returns of an item (lua/lib/outbox/outbox_items.lua)."""
     item, by, body, tries, holder, reason, key, target, lines = entry.content
     named = (
         entry,

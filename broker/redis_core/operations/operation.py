@@ -159,7 +159,7 @@ def _read_each(
 
 
 _WIDTH = 12
-"""Values of one delivery (lua/lib/delivery/delivery_row.lua)."""
+"""Values of one delivery (lua/lib/locks/delivery_row.lua)."""
 
 
 def delivery_rows(values: list[Any] | None) -> list[tuple[Any, ...]]:

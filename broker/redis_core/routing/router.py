@@ -351,7 +351,7 @@ class NodeRouter:
         held = [number for number, find in found.items() if find.held]
         answered = [number for number, find in found.items() if find.answered]
         there = [number for number, find in found.items() if find.there and outcome.problem is Problem.ITEM_NOT_FOUND]
-        # The same rule as within a partition (lua/lib/delivery/ack_rules.lua): without a token, prefer the present lock.
+        # The same rule as within a partition (lua/lib/locks/ack_rules.lua): without a token, prefer the present lock.
         first = answered + held if command.token is None else held + answered
         for number in first + there:
             self.pipeline(number).submit(command, reply)
