@@ -25,24 +25,24 @@ from broker.model.qos import Stage
 from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Outcome, PartitionCommand
-from broker.redis_core.delivery.leaving_items import ItemDeliverer
-from broker.redis_core.delivery.outbox import Outbox
-from broker.redis_core.delivery.relay import Relay
-from broker.redis_core.delivery.replies import ReplyDeliverer
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetails
+from broker.redis_core.maintenance.relay import Relay
 from broker.redis_core.maintenance.sent_until import SentUntil
 from broker.redis_core.maintenance.sweeper import Sweeper
 from broker.redis_core.maintenance.usage import UsageSamples
 from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
+from broker.redis_core.nodes.records import Records
 from broker.redis_core.operations.maintenance import JournalRecord, journal_command, journal_records
+from broker.redis_core.outbox.leaving_items import ItemDeliverer
+from broker.redis_core.outbox.outbox import Outbox
+from broker.redis_core.outbox.replies import ReplyDeliverer
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.partitions.served_partitions import ServedPartitions
+from broker.redis_core.quotas.stored import Quotas
+from broker.redis_core.quotas.use import QuotaUse
 from broker.redis_core.records.cache import NodeCache
-from broker.redis_core.records.quota_use import QuotaUse
-from broker.redis_core.records.quotas import Quotas
-from broker.redis_core.records.records import Records
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server

@@ -16,20 +16,20 @@ from broker.model.qos import Qos
 from broker.model.results import Browsed, Refused, Result
 from broker.model.subscriptions import Subscription
 from broker.redis_core.commands.internal import PassOn
-from broker.redis_core.delivery.dependencies import DependencyService
-from broker.redis_core.delivery.exactly_once import ExactlyOnce
-from broker.redis_core.delivery.inspection import Inspection
-from broker.redis_core.delivery.item_moves import ItemMoves
+from broker.redis_core.exactly_once import ExactlyOnce
 from broker.redis_core.groups.ownership import Ownership, owns
 from broker.redis_core.maintenance.instances import Instances
 from broker.redis_core.nodes.history import Histories
+from broker.redis_core.nodes.inspection import Inspection
 from broker.redis_core.nodes.listing import NodeListing
-from broker.redis_core.nodes.quotas import QuotaService
+from broker.redis_core.nodes.records import Records
 from broker.redis_core.nodes.service import NodeService
+from broker.redis_core.outbox.dependencies import DependencyService
+from broker.redis_core.outbox.item_moves import ItemMoves
 from broker.redis_core.ports import HandlerPort
+from broker.redis_core.quotas.service import QuotaService
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.pending_requests import PendingList
-from broker.redis_core.records.records import Records
 from broker.redis_core.records.validation import Rules, creators
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.schedules.firing import FiringSchedules

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery.leaving_items import ItemDeliverer
+from broker.redis_core.outbox.leaving_items import ItemDeliverer
 from tests.contract.conftest import Store
 from tests.waiting import PATIENCE_SECONDS
 

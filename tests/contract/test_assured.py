@@ -28,8 +28,8 @@ from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, InspectedItems, Published, Refused, Reserved, Result, Retracted
+from broker.redis_core import exactly_once
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import exactly_once
 from broker.redis_core.maintenance import heartbeat, sweeper
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore

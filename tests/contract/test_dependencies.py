@@ -48,7 +48,7 @@ from broker.model.results import (
 from broker.redis_core.commands.dependency_parts import NoteParent
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import dependencies
+from broker.redis_core.outbox import dependencies
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.outbox import make_due
 from tests.waiting import PATIENCE_SECONDS

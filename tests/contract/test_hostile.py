@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 from broker.model.commands import Browse, Declare, Retract
 from broker.model.names import Jid
 from broker.model.results import Browsed, Declared, Result, Retracted
+from broker.redis_core import exactly_once
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import exactly_once
 from frontends.tools.servers.redis import RedisServer
 from tests.contract.hostile import SERVICE, Frontend, Level, Message, Network
 from tests.waiting import PATIENCE_SECONDS

@@ -42,7 +42,7 @@ from broker.model.results import Refused
 from broker.model.schedules import Schedule
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import relay
+from broker.redis_core.maintenance import relay
 from broker.redis_core.operations.operation import subid
 from broker.settings import CommandSettings
 from tests.admitting import ADMITTING

@@ -38,8 +38,8 @@ from broker.model.results import (
 )
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, ReadOutbox
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import leaving_items, outbox
 from broker.redis_core.operations import outbox as outbox_calls
+from broker.redis_core.outbox import leaving_items, outbox
 from broker.tasks import FAILED
 from tests.contract.conftest import MakeCore, Store
 from tests.contract.outbox import Ask, due_again, interpose, rested

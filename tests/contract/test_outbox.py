@@ -23,7 +23,7 @@ from broker.redis_core.commands.dependency_parts import AwaitEnd, NoteParent
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, ExpireTicket, ReadOutbox
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import replies
+from broker.redis_core.outbox import replies
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.outbox import Ask, interpose, is_busy, make_due
 from tests.waiting import PATIENCE_SECONDS

@@ -9,8 +9,8 @@ from broker.model.items import Listed
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Published, Refused, Reserved, Result
+from broker.redis_core import exactly_once
 from broker.redis_core.core import RedisCore
-from broker.redis_core.delivery import exactly_once
 from tests.contract.conftest import EVERYWHERE, MakeCore
 from tests.waiting import PATIENCE_SECONDS
 

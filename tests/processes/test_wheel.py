@@ -175,7 +175,7 @@ def test_service_behind_own_modules(python: Path, project: Path) -> None:
 
 
 def test_benchmarks_are_in_a_clone(python: Path, tmp_path: Path) -> None:
-    """A package has no benchmarks, and says where they are, whatever else is asked, also beside somebody's module of that name."""
+    """A package has no benchmarks, and says where they are, also beside somebody's own module of that name."""
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "commands.py").touch()
     asked = _play(python, tmp_path, "-c", _COMMAND, "bench", "core", "--json")

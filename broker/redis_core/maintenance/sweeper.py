@@ -19,8 +19,8 @@ from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
-from broker.redis_core.delivery import relay
 from broker.redis_core.groups.ownership import Ownership
+from broker.redis_core.maintenance import relay
 from broker.redis_core.maintenance.heartbeat import (
     HEARTBEAT_SECONDS,
     MAX_SWEEPS,

@@ -21,10 +21,10 @@ from broker.model.results import Declared, Described, Done, Purged, Refused, Rel
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import tree_request
 from broker.redis_core.commands.internal import Leave, LogExtent, Sweep
+from broker.redis_core.nodes.records import Records
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.ports import HandlerPort
-from broker.redis_core.records.records import Records
 from broker.redis_core.records.tree import move_record
 from broker.redis_core.records.validation import NodeRules, Rules, check_conversion, check_options
 from broker.redis_core.registry.admission import admit

@@ -15,8 +15,8 @@ from broker.model.problems import CorruptRecord
 from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Scanned
 from broker.redis_core.commands.repeated import subscribers
+from broker.redis_core.nodes.records import Records
 from broker.redis_core.ports import HandlerPort
-from broker.redis_core.records.records import Records
 
 
 class TreeEvents:

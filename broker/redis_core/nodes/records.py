@@ -1,7 +1,7 @@
 """The records that several handlers use, as one value."""
 
 from broker.model.frozen import frozen
-from broker.redis_core.records.quotas import Quotas
+from broker.redis_core.quotas.stored import Quotas
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 

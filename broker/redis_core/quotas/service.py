@@ -8,7 +8,7 @@ from broker.model.names import Jid, bare_jid, read_account_or_domain
 from broker.model.problems import Problem
 from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for
 from broker.model.results import Done, QuotaList, Refused, Result
-from broker.redis_core.records.quotas import Quotas
+from broker.redis_core.quotas.stored import Quotas
 from broker.redis_core.records.store import LISTED, NodeStore
 from broker.redis_core.records.validation import Rules
 

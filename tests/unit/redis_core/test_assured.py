@@ -9,7 +9,7 @@ from broker.model.commands import PrepareMessage, Publish
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.redis_core.delivery.exactly_once import StoredMessage, message_key, new_message, sender_of
+from broker.redis_core.exactly_once import StoredMessage, message_key, new_message, sender_of
 
 ALICE = Jid("alice@x/my desk")
 

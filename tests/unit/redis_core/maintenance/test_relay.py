@@ -14,7 +14,7 @@ from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.delivery import relay
+from broker.redis_core.maintenance import relay
 
 
 def test_notices_as_text() -> None:

@@ -17,8 +17,8 @@ from broker.model.problems import Problem
 from broker.model.results import InspectedItems, MovedItems, Refused, Result
 from broker.redis_core.commands.admin_parts import MovedFromPartition, MoveFromPartition
 from broker.redis_core.commands.internal import GONE, Ask
-from broker.redis_core.delivery.inspection import MAX_NAMED, Inspection
-from broker.redis_core.delivery.leaving_items import DEAD_NODE, DEAD_REASON, headers
+from broker.redis_core.nodes.inspection import MAX_NAMED, Inspection
+from broker.redis_core.outbox.leaving_items import DEAD_NODE, DEAD_REASON, headers
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 

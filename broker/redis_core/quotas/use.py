@@ -17,7 +17,7 @@ from broker.model.names import Jid, domain
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.model.quotas import Quota
 from broker.model.results import Refused
-from broker.redis_core.records.quotas import Quotas
+from broker.redis_core.quotas.stored import Quotas
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.failure_log import FailureLog
 

@@ -1,0 +1,1 @@
+"""Quotas: those that are stored, what is used of them, and how administrators see and set them."""
