@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import structlog
@@ -105,7 +106,7 @@ class RedisCore:
         self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self, own_door)
         subscribed = self._handlers.lists.is_subscribed
         self._routing = RoutingContext(self._tasks, tree, self.router, subscribed)
-        self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
+        self._work = {kind: attrgetter(row.handler)(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories, self.leases = self._handlers.histories, self._handlers.leases
         dependencies = self._handlers.dependencies

@@ -1,13 +1,13 @@
 """The registry: one row per command says what carries it out, where it goes, who may give it, and how answers are merged.
 
 A new command is a class and a row here. Without an entry in its row, a command is refused to everybody and has no partition.
-Pure; handlers are named by functions of the layer above, which only the type checker sees.
+Pure; handlers, which stand above, are given by name.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
 from broker.model.names import bare_jid
@@ -46,13 +46,7 @@ from broker.redis_core.registry.partitioner import (
     partition_of_made_id,
 )
 
-if TYPE_CHECKING:
-    from broker.redis_core.handlers import Handlers
-
 _SEVERAL = Refused(Problem.NOT_ACCEPTABLE, "the items are in several partitions: retract those of one at a time")
-
-Handler = Callable[[Any], Coroutine[Any, Any, Result]]
-"""Carries out a command that needs more than one script."""
 
 
 def _metric_of_publish(result: Result) -> str | None:
@@ -154,8 +148,8 @@ class Row:
     script: Call | None = None
     """The script call in one partition; commands whose call has a `row` share script calls with others of their kind."""
 
-    handler: "Callable[[Handlers], Handler] | None" = None
-    """The handler of a command that needs more than its script."""
+    handler: str = ""
+    """The handler of a command that needs more than its script, by its name among the core's handlers."""
 
     handled: Callable[[Any], object] | None = None
     """Whether a command needs the handler; each does, if there is nothing here."""
@@ -195,7 +189,7 @@ ROWS: Final[Mapping[type, Row]] = {
     # Items.
     items.Publish: Row(
         script=item_scripts.publish,
-        handler=lambda do: do.dependencies.publish,
+        handler="dependencies.publish",
         handled=attrgetter("hints.after.parents"),
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
@@ -204,7 +198,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Retract: Row(
         script=item_scripts.retract,
-        handler=lambda do: do.receiving.acknowledge,
+        handler="receiving.acknowledge",
         handled=attrgetter("next"),
         judge=may.anybody,
         leaf_only=may.NO_RETRACT,
@@ -214,7 +208,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Complete: Row(
         script=item_scripts.complete,
-        handler=lambda do: do.receiving.acknowledge,
+        handler="receiving.acknowledge",
         handled=attrgetter("next"),
         judge=may.completing,
         leaf_only=may.NO_RETRACT,
@@ -224,7 +218,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.ReadOutcome: Row(
         script=item_scripts.read_outcome,
-        handler=lambda do: do.receiving.outcome,
+        handler="receiving.outcome",
         waits=True,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
@@ -267,7 +261,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Browse: Row(
         script=item_scripts.browse,
-        handler=lambda do: do.browse,
+        handler="browse",
         judge=may.reading,
         leaf_only=may.NO_BROWSE,
         place=Place.ALL,
@@ -275,15 +269,15 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_metric_of_bounce),
     items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
-    items.Receive: Row(handler=lambda do: do.receiving.receive, waits=True),
-    items.PrepareMessage: Row(handler=lambda do: do.exactly_once.prepare),
-    items.Deliver: Row(handler=lambda do: do.exactly_once.deliver),
-    items.Reserve: Row(handler=lambda do: do.exactly_once.reserve),
-    items.Redeem: Row(handler=lambda do: do.exactly_once.redeem, metric=_metric_of_redemption),
+    items.Receive: Row(handler="receiving.receive", waits=True),
+    items.PrepareMessage: Row(handler="exactly_once.prepare"),
+    items.Deliver: Row(handler="exactly_once.deliver"),
+    items.Reserve: Row(handler="exactly_once.reserve"),
+    items.Redeem: Row(handler="exactly_once.redeem", metric=_metric_of_redemption),
     # Subscriptions.
     subscriptions.Subscribe: Row(
         script=subscription_scripts.subscribe,
-        handler=lambda do: do.subscribe,
+        handler="subscribe",
         judge=may.subscribing,
         place=Place.SUBSCRIPTION,
     ),
@@ -292,28 +286,28 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     subscriptions.Options: Row(
         script=subscription_scripts.get_subscription,
-        handler=lambda do: do.options,
+        handler="options",
         judge=may.own,
         place=FIRST_PARTITION,
     ),
     subscriptions.Unsubscribe: Row(
         script=subscription_scripts.unsubscribe,
-        handler=lambda do: do.unsubscribe,
+        handler="unsubscribe",
         judge=may.own,
         place=Place.DEPARTURE,
         merge=merge.unsubscribed,
     ),
-    subscriptions.RenewOwnership: Row(handler=lambda do: do.owners.renew, judge=may.anybody),
-    subscriptions.Presence: Row(handler=lambda do: do.subscriptions.presence),
-    subscriptions.Subscriptions: Row(handler=lambda do: do.lists.subscriptions),
-    subscriptions.Affiliations: Row(handler=lambda do: do.lists.affiliations),
-    subscriptions.ListSubscribers: Row(handler=lambda do: do.lists.subscribers, judge=may.owners),
-    subscriptions.ManageSubscribers: Row(handler=lambda do: do.approvals.manage, judge=may.owners),
-    subscriptions.Approve: Row(handler=lambda do: do.approvals.approve, judge=may.owners),
-    subscriptions.ListPending: Row(handler=lambda do: do.approvals.list_pending),
-    subscriptions.ListRequests: Row(handler=lambda do: do.approvals.list_requests, judge=may.owners),
-    subscriptions.SendPending: Row(handler=lambda do: do.approvals.send, judge=may.owners),
-    subscriptions.Affiliate: Row(handler=lambda do: do.nodes.affiliate, judge=may.owners),
+    subscriptions.RenewOwnership: Row(handler="owners.renew", judge=may.anybody),
+    subscriptions.Presence: Row(handler="subscriptions.presence"),
+    subscriptions.Subscriptions: Row(handler="lists.subscriptions"),
+    subscriptions.Affiliations: Row(handler="lists.affiliations"),
+    subscriptions.ListSubscribers: Row(handler="lists.subscribers", judge=may.owners),
+    subscriptions.ManageSubscribers: Row(handler="approvals.manage", judge=may.owners),
+    subscriptions.Approve: Row(handler="approvals.approve", judge=may.owners),
+    subscriptions.ListPending: Row(handler="approvals.list_pending"),
+    subscriptions.ListRequests: Row(handler="approvals.list_requests", judge=may.owners),
+    subscriptions.SendPending: Row(handler="approvals.send", judge=may.owners),
+    subscriptions.Affiliate: Row(handler="nodes.affiliate", judge=may.owners),
     # Logs.
     log.Commit: Row(script=log_scripts.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
     log.Read: Row(script=log_scripts.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
@@ -325,45 +319,45 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.extents,
     ),
     # Nodes.
-    nodes.Declare: Row(handler=lambda do: do.nodes.declare),
-    nodes.Configure: Row(handler=lambda do: do.nodes.configure, judge=may.owners),
-    nodes.Describe: Row(handler=lambda do: do.nodes.describe, judge=may.describing),
-    nodes.Delete: Row(handler=lambda do: do.nodes.delete, judge=may.owners),
+    nodes.Declare: Row(handler="nodes.declare"),
+    nodes.Configure: Row(handler="nodes.configure", judge=may.owners),
+    nodes.Describe: Row(handler="nodes.describe", judge=may.describing),
+    nodes.Delete: Row(handler="nodes.delete", judge=may.owners),
     nodes.Purge: Row(
         script=maintenance_scripts.purge,
-        handler=lambda do: do.nodes.purge,
+        handler="nodes.purge",
         judge=may.owners,
         leaf_only=may.NO_PURGE,
         place=Place.ALL,
         merge=merge.purged,
     ),
     nodes.Stats: Row(script=maintenance_scripts.stats, judge=may.reading, place=Place.ALL, merge=merge.counted),
-    nodes.Associate: Row(handler=lambda do: do.nodes.placement.associate),
-    nodes.Dissociate: Row(handler=lambda do: do.nodes.placement.dissociate),
-    nodes.Children: Row(handler=lambda do: do.listing.children, judge=may.reading),
-    nodes.Nodes: Row(handler=lambda do: do.listing.page),
+    nodes.Associate: Row(handler="nodes.placement.associate"),
+    nodes.Dissociate: Row(handler="nodes.placement.dissociate"),
+    nodes.Children: Row(handler="listing.children", judge=may.reading),
+    nodes.Nodes: Row(handler="listing.page"),
     # Schedules.
-    schedules.PutSchedule: Row(handler=lambda do: do.schedules.put, judge=may.scheduling, leaf_only=may.NO_PUBLISH),
-    schedules.ListSchedules: Row(handler=lambda do: do.schedules.list, judge=may.owners),
-    schedules.PauseSchedule: Row(handler=lambda do: do.schedules.pause, judge=may.owners),
-    schedules.RemoveSchedule: Row(handler=lambda do: do.schedules.remove, judge=may.owners),
+    schedules.PutSchedule: Row(handler="schedules.put", judge=may.scheduling, leaf_only=may.NO_PUBLISH),
+    schedules.ListSchedules: Row(handler="schedules.list", judge=may.owners),
+    schedules.PauseSchedule: Row(handler="schedules.pause", judge=may.owners),
+    schedules.RemoveSchedule: Row(handler="schedules.remove", judge=may.owners),
     # Administration.
     admin.Release: Row(
         script=admin_scripts.force_release,
-        handler=lambda do: do.nodes.release,
+        handler="nodes.release",
         judge=may.owners,
         place=Place.ALL,
         merge=merge.released,
         hands_out=True,
     ),
-    admin.InspectItems: Row(handler=lambda do: do.inspection.inspect_items),
-    admin.MoveItems: Row(handler=lambda do: do.item_moves.move_items),
-    admin.Overview: Row(handler=lambda do: do.inspection.overview),
-    admin.ShowHistory: Row(handler=lambda do: do.histories.show, judge=may.reading),
-    admin.Frontends: Row(handler=lambda do: do.instances.list),
-    admin.Disconnect: Row(handler=lambda do: do.instances.disconnect),
-    admin.ListQuotas: Row(handler=lambda do: do.quotas.list),
-    admin.SetQuota: Row(handler=lambda do: do.quotas.set),
+    admin.InspectItems: Row(handler="inspection.inspect_items"),
+    admin.MoveItems: Row(handler="item_moves.move_items"),
+    admin.Overview: Row(handler="inspection.overview"),
+    admin.ShowHistory: Row(handler="histories.show", judge=may.reading),
+    admin.Frontends: Row(handler="instances.list"),
+    admin.Disconnect: Row(handler="instances.disconnect"),
+    admin.ListQuotas: Row(handler="quotas.list"),
+    admin.SetQuota: Row(handler="quotas.set"),
     # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
         script=ownership_scripts.acquire_partition,
