@@ -767,7 +767,7 @@ class Model:
     def _verdict(  # noqa: PLR0911  (a decision table)
         self, asker: str, name: str, token: str, request: str, *, owner: bool
     ) -> str:
-        """Judge by the table of requirements §1.7; a replay gets the answer of the first request (Q27)."""
+        """Judge who may end a lock (docs/conformance.md); a replay gets the answer of the first request (Q27)."""
         item = self.items.get(name)
         lock = item.lock if item else None
         names = {asker, bare_jid(asker)}

@@ -164,7 +164,7 @@ async def test_declare(core: RedisCore, node: str) -> None:
 
 
 async def test_quota(make_core: MakeCore, node: str) -> None:
-    """Design §3: a JID may create so many nodes; deleted and refused ones do not count."""
+    """A JID may create so many nodes; deleted and refused ones do not count."""
     core, _ = await make_core(node_quota=2)
     owner = Jid(f"{node}@x/1")
     for name in (f"{node}-1", f"{node}-2"):

@@ -1,4 +1,4 @@
-"""The guarantees of design §4 under every mixture of publishers, workers, crashes and time that Hypothesis makes.
+"""The guarantees under every mixture of publishers, workers, crashes and time that Hypothesis makes.
 
 Each step runs one script on a real server and the same command on the model. The script's answer must be the model's,
 and after each step every key must hold exactly what the model's state means.
@@ -401,7 +401,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.guarantees(found)
 
     def guarantees(self, found: dict[str, Any]) -> None:
-        """Check design §4 against the keys alone, whatever the model says."""
+        """Check the guarantees against the keys alone, whatever the model says."""
         held = Counter(found["locks_by_subscriber"].values())
         assert found["inflight"].keys() == found["lock_deadlines"].keys()
         assert {member.rpartition(" ")[2] for member in found["locks_by_subscriber"]} == found["inflight"].keys()
@@ -588,7 +588,7 @@ CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 
 
 def test_guarantees(machine: type[QueueMachine]) -> None:
-    """Guarantees 1 to 3 and 6 of design §4 hold over 200 histories of 50 steps (Q12, Q17, Q27, Q30, X1, X8)."""
+    """Guarantees 1 to 3 and 6 hold over 200 histories of 50 steps (Q12, Q17, Q27, Q30, X1, X8)."""
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),

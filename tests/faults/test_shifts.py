@@ -12,7 +12,7 @@ _KINDS = pytest.mark.parametrize("kind", [Kind.CLUSTER, Kind.SENTINELS], ids=lam
 
 @_KINDS
 def test_shifts(play: Play, kind: Kind) -> None:
-    """Guarantees 1 to 4 of design §4 hold through every change of masters, and afterwards the queue flows again by itself."""
+    """Guarantees 1 to 4 hold through every change of masters, and afterwards the queue flows again by itself."""
     with play(LONG, kind) as stage:
         for shift in SHIFTS:
             if shift.kind is kind:

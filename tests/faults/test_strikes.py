@@ -42,7 +42,7 @@ _HARD = [strike for strike in STRIKES if strike.act in {frontends_killed, networ
 
 @pytest.mark.parametrize("strikes", _plays(STRIKES))
 def test_strikes(play: Play, strikes: list[Strike]) -> None:
-    """Guarantees 1 to 4 of design §4 hold through each kind of fault, and afterwards the queue flows again by itself."""
+    """Guarantees 1 to 4 hold through each kind of fault, and afterwards the queue flows again by itself."""
     _played(play, strikes, leaves=0)
 
 

@@ -1,4 +1,4 @@
-"""Judges the evidence: the guarantees of design §4 as questions to a list of facts. Pure; must not know who wrote it.
+"""Judges the evidence: the guarantees as questions to a list of facts. Pure; must not know who wrote it.
 
 A lock began one lock time before it expires: both are Redis's time, and nothing here renews. It was *surely* held from
 then until it expired, its holder ended it, or its holder was disconnected, whichever came first. An item that is surely

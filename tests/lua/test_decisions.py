@@ -1,4 +1,4 @@
-"""The decision table of requirements §1.7 (rows 4 to 11), the same for retract, unlock and renew but for two outcomes."""
+"""Who may end a lock (docs/conformance.md, rows 4 to 11), the same for retract, unlock and renew but for two outcomes."""
 
 from collections.abc import Callable
 

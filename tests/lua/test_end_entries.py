@@ -10,7 +10,7 @@ from tests.lua.worded import ALICE, W1
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_nothing_is_left(queue: Queue, is_read: bool) -> None:  # noqa: FBT001
-    """Design §5: the last step of a delivery frees all that was kept for it, and may be repeated."""
+    """The last step of a delivery frees all that was kept for it, and may be repeated."""
     queue.publish("dead", body="an earlier version")
     left = set(fill(queue))
     assert not is_read or queue.read_outbox().keys() == left

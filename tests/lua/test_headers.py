@@ -261,7 +261,7 @@ def test_every_command_has_its_script() -> None:
 
 
 def test_journal() -> None:
-    """Design §5: the records that Lua writes are those of `broker/journal/schema.py`."""
+    """The records that Lua writes are those of `broker/journal/schema.py`."""
     text = module_files(FOLDER)["journal"].read_text("utf-8")
     calls = re.findall(r"'\*',(.*?reason\))", text, re.DOTALL)
     assert [tuple(re.findall(r"'(\w+)',", call)) for call in calls] == [STORED] * text.count("'XADD'")

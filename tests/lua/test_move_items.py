@@ -48,7 +48,7 @@ def test_wherever_they_wait(queue: Queue) -> None:
 
 
 def test_is_taken_up_again(queue: Queue) -> None:
-    """Design §5: until it has arrived it is due again, also when its id is in use again meanwhile."""
+    """Until it has arrived it is due again, also when its id is in use again meanwhile."""
     queue.publish("a", "b", body="one")
     (letter,) = queue.letters(transfer(queue, "b"))
     queue.publish("b", body="two")

@@ -22,7 +22,7 @@ from broker.model.names import Partition
 
 
 def test_fields_are_distinct_and_told() -> None:
-    """Design §5: each field of a record is named once, with a type, a unit where it has one, and a meaning."""
+    """Each field of a record is named once, with a type, a unit where it has one, and a meaning."""
     assert len({field.name for field in FIELDS}) == len(FIELDS)
     assert all(field.type in {"text", "integer"} and field.meaning for field in FIELDS)
     assert all(field.unit == "" for field in FIELDS if field.type == "text")
@@ -30,7 +30,7 @@ def test_fields_are_distinct_and_told() -> None:
 
 
 def test_kinds() -> None:
-    """Design §5: an attempt ends in one of six ways; an item without one expires."""
+    """An attempt ends in one of six ways; an item without one expires."""
     assert [kind.value for kind in AttemptEnd] == [
         "acknowledged",
         "released",

@@ -29,7 +29,7 @@ def test_what_a_store_of_this_format_holds() -> None:
 
 
 def test_names() -> None:
-    """Design §3: keys are readable and name their holder."""
+    """Keys are readable and name their holder."""
     assert keys.of_partition("log", Partition("my jobs", "ab12")) == "sq:{my%20jobs@ab12/0}:log"
     assert keys.of_node("options", "a{b}%") == "sq:{a%7Bb%7D%25}:options"
     assert keys.of_jid("created_nodes", "alice@x") == "sq:{jid:alice@x}:created_nodes"

@@ -1,4 +1,4 @@
-"""Settings: where they are read from, and the errors of wrong ones (design §3)."""
+"""Settings: where they are read from, and the errors of wrong ones."""
 
 import os
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def _problems(config: Path | None = None) -> tuple[str, ...]:
 
 
 def test_defaults() -> None:
-    """With domain and secret alone, all else has the values that design §3 gives it."""
+    """With domain and secret alone, all else has its default."""
     settings = load()
     assert settings.redis_url == "redis://127.0.0.1:6379/0"
     assert settings.redis_timeout == 2.0

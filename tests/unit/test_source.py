@@ -140,7 +140,7 @@ def test_circle(tmp_path: Path) -> None:
 
 
 def test_names_follow_the_content(tmp_path: Path) -> None:
-    """Design §5: another text has another name, so that two versions live side by side; a comment changes nothing."""
+    """Another text has another name, so that two versions live side by side; a comment changes nothing."""
     texts = {"one": "return 1\n", "two": "return 2\n", "again": "-- Twice.\nreturn 1\n"}
     place = folder(tmp_path, **{name: HEADER + text for name, text in texts.items()})
     assert operations(place) == ("again", "one", "two")

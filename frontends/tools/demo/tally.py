@@ -66,7 +66,7 @@ class Tally:
         self.published.add(item_id)
 
     def note_delivered(self, item: Delivered, now: float) -> bool:
-        """Record a delivery; False for a repeated one, which its token shows (design §5)."""
+        """Record a delivery; False for a repeated one, which its token shows."""
         newest = self._tokens.get(item.item_id)
         if newest is not None and item.token <= newest:
             self._duplicates += 1

@@ -263,7 +263,7 @@ async def test_one_write_per_turn(door: Door) -> None:
 
 
 async def test_flushed_means_gone(door: Door) -> None:
-    """Sent marks may move only when nothing is buffered, nothing is unsent and the stream is open (design §5)."""
+    """Sent marks may move only when nothing is buffered, nothing is unsent and the stream is open."""
     assert door.component.flushed()
     door.wire.unsent = 1
     assert not door.component.flushed()

@@ -60,7 +60,7 @@ def test_order_of_a_sender(given_commands: list[Any]) -> None:
 
 
 def test_gathers() -> None:
-    """Design §5: a hundred senders' acknowledgements and publishes are two calls."""
+    """A hundred senders' acknowledgements and publishes are two calls."""
     senders = [Jid(f"w{n}@x/1") for n in range(100)]
     requests = [Request(command(kind, sender), ignored) for kind in ("retract", "publish") for sender in senders]
     assert [batch.kind for batch in make_batches(requests)] == [Retract, Publish]
