@@ -23,14 +23,14 @@ for i, row in ipairs(rows) do
       local qos, batch = subscriptions.parse_sending(row.sending)
       subscriber = {subid = subscription_ids.collected(row.subid), first = subscription_ids.collected(row.first), jid = row.jid,
         qos = qos, batch = batch, limit = 0, held = 0, bounces = 0, collection = row.collection, whose = row.whose, references = {}}
-      if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end
+      if subscriptions.confirms(subscriber) then partition.turn_on('confirms') end
       known[of], asked[#asked + 1] = subscriber, subscriber
     end
     table.insert(subscriber.references, 1, row.reference)
     subscriber.limit = subscriber.limit + 1
   end
 end
-call.asking_again = true
+asking.ask_on()
 return respond.make(nil, #rows, function(deliveries)
   dispatch.by_reference(asked, deliveries)
   local left = {}

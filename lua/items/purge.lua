@@ -18,7 +18,7 @@ if call.partition_log_only then
   end
   -- All up to the last of them is gone, as what was trimmed.
   local last = dropped[#dropped]
-  if last and positions.after(last.log_id, call.partition_trim) then call.partition_trim = last.log_id end
+  if last and positions.after(last.log_id, call.partition_trim) then partition.move_trim(last.log_id) end
 end
 local left = CHUNK - #dropped
 -- ZRANGE with an end of -1 would return all.
@@ -38,6 +38,6 @@ for _, entry in ipairs(dropped) do
 end
 write_buffer.flush()
 partition.save()
-local more = #dropped == CHUNK or budget.over() or call.fair_intake_behind or call.group_order_skipped >= group_order.MOST
+local more = #dropped == CHUNK or budget.over() or call.fair_intake_behind or call.budget_skipped >= budget.SKIPS
 if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
 return respond.results({#dropped}, next_due.time(), more and 1 or 0)

@@ -1,8 +1,19 @@
 -- Bounds the work of one call, whatever its rows ask for (guarantee 6). Functions count their work in units of about 10 µs. The next call
 -- does the rest, and other clients are served in between.
--- CALL: spent = 0
+-- CALL: spent = 0, skipped = 0
 -- One unit: a lock that is read, listed, made or ended; an entry that is read or written; each `PAGE` bytes of its payload.
-local budget = {WORK = 1000, PAGE = 4096}
+-- `SKIPS`: items that one call passes over at most.
+local budget = {WORK = 1000, PAGE = 4096, SKIPS = 500}
+
+-- Counts work, in units.
+function budget.spend(units)
+  call.budget_spent = call.budget_spent + units
+end
+
+-- Counts items that the queue has reached and passes over; one that goes out after all is taken back by -1.
+function budget.skip(count)
+  call.budget_skipped = call.budget_skipped + count
+end
 
 -- Whether to begin nothing more.
 function budget.over()

@@ -1,5 +1,5 @@
 -- The partition's clock, options and counters: read once when a script starts, written once when it ends.
--- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, collects = nil, ordered = nil, fence = nil, owner = nil, paused = nil, multi = nil, selects = nil, hinted = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
+-- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, collects = nil, ordered = nil, fence = nil, paused = nil, multi = nil, selects = nil, hinted = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
 local partition = {}
 
 -- HGETALL: few of the fields exist, so HMGET would look for most in vain.
@@ -16,6 +16,13 @@ local function session()
   local number = tonumber(string.sub(arg.frontend, slash + 1))
   arg.frontend = string.sub(arg.frontend, 1, slash - 1)
   return number
+end
+
+-- Features that cost something in each call: set once a delivery was to be confirmed, a log had a reader, a JID had a second subscription, a
+-- subscription had a selector, an item had a delay, priority or expiry.
+local function read_features(meta)
+  call.partition_confirms, call.partition_streams = meta.confirms == '1', meta.streams == '1'
+  call.partition_multi, call.partition_selects, call.partition_hinted = meta.multi == '1', meta.selects == '1', meta.hinted == '1'
 end
 
 -- Returns nil when the script may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` with the present revision
@@ -40,15 +47,13 @@ function partition.load()
   call.partition_cursor, call.partition_tail = meta.cursor, meta.tail
   call.partition_token = tonumber(meta.token)
   call.partition_journal_max = meta.journal_max
-  call.partition_confirms = meta.confirms == '1'
   -- A collection has no partitions.
   call.partition_collects = meta.partitions == '0'
   call.partition_ordered = meta.ordered == '1'
-  call.partition_fence, call.partition_owner = tonumber(meta.fence or 0), meta.owner
+  call.partition_fence = tonumber(meta.fence or 0)
   -- A paused node hands nothing out; its locks may still be ended.
   call.partition_paused = meta.paused == '1'
-  -- Set once a JID had a second subscription, a subscription had a selector, an item had a delay, priority or expiry.
-  call.partition_multi, call.partition_selects, call.partition_hinted = meta.multi == '1', meta.selects == '1', meta.hinted == '1'
+  read_features(meta)
   call.partition_before = meta
   -- The log as a stream: limits of what is kept (0: no limit), how much is kept, up to where it was trimmed, and the last entry removed.
   call.partition_log_only = meta.queueing == '0'
@@ -57,15 +62,55 @@ function partition.load()
   call.partition_keeps = call.partition_keep_ms + call.partition_keep_items + call.partition_keep_bytes > 0
   call.partition_kept, call.partition_kept_bytes = tonumber(meta.kept or 0), tonumber(meta.kept_bytes or 0)
   call.partition_trim, call.partition_lost = meta.trim or '0-0', meta.lost or '0-0'
-  call.partition_streams = meta.streams == '1'
   return nil
 end
 
--- Turns on a feature of the partition for good (`confirms`, `streams`, `multi`, `selects`, `hinted` or `referenced`); returns true. Scripts skip
--- features that are not turned on.
-function partition.turn_on(what)
-  redis.call('HSET', key.meta, what, '1')
-  return true
+-- Stores a value of the partition's own in `meta`.
+function partition.put(field, value)
+  redis.call('HSET', key.meta, field, value)
+  call.partition_before[field] = value
+end
+
+function partition.drop(field)
+  redis.call('HDEL', key.meta, field)
+  call.partition_before[field] = nil
+end
+
+-- Turns on a feature of the partition, which others have not used. Operations skip features that are not turned on.
+function partition.turn_on(feature)
+  if call.partition_before[feature] == '1' then return end
+  partition.put(feature, '1')
+  read_features(call.partition_before)
+end
+
+function partition.turn_off(feature)
+  partition.drop(feature)
+  read_features(call.partition_before)
+end
+
+-- Moves the cursor: items up to there have been handed out, or are elsewhere.
+function partition.move_cursor(position)
+  call.partition_cursor = position
+end
+
+-- Notes the last entry of the log.
+function partition.move_tail(log_id)
+  call.partition_tail = log_id
+end
+
+-- Notes up to where the log was trimmed.
+function partition.move_trim(log_id)
+  call.partition_trim = log_id
+end
+
+-- Notes the last entry that was removed.
+function partition.note_lost(log_id)
+  call.partition_lost = log_id
+end
+
+-- Counts kept entries, and their bytes.
+function partition.count_kept(count, bytes)
+  call.partition_kept, call.partition_kept_bytes = call.partition_kept + count, call.partition_kept_bytes + bytes
 end
 
 -- Returns the next number of the partition, for a token, sequence, fence or version. No number is given twice, also when Redis has lost

@@ -11,7 +11,7 @@ local results = budget.each(rows, function(row)
   reader_window.commit(reader, row.position)
   reader_window.save(reader, reader.position)
   lock_end.touch(reader.subid)
-  call.lock_end_arrived[reader.subid] = true
+  lock_end.note_arrival(reader.subid)
   return {'ok'}
 end)
 return respond.make(results, 0)

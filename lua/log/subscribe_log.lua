@@ -12,7 +12,7 @@ local function begin(row, position)
   reader_window.forget(row.subid)
   subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = 'stream'})
   if not position then return end
-  call.partition_streams = call.partition_streams or partition.turn_on('streams')
+  partition.turn_on('streams')
   reader_window.save({subid = row.subid, position = position, committed = position, owed = {}}, position)
 end
 

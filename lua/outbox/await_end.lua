@@ -15,7 +15,7 @@ local function present(item)
 end
 
 local results = budget.each(rows, function(row)
-  call.budget_spent = call.budget_spent + 1
+  budget.spend(1)
   local known = call.partition_before.awaited and awaited.find(row.reference)
   if known then return {'awaited', arg.number, known} end
   local position = present(row.item)

@@ -54,7 +54,7 @@ for _, entry in ipairs(due) do
       found[#found + 1] = {entry, outbox.attempt(entry), unpack(content)}
     elseif size == 'held' then
       -- Nothing is read that its target does not take.
-      call.budget_spent = call.budget_spent + 1
+      budget.spend(1)
       outbox.attempt(entry)
     else
       -- It is gone: there is nothing to deliver.

@@ -15,7 +15,7 @@ local results = budget.each(rows, function(row)
       tonumber(redis.call('ZSCORE', key.lock_deadlines, places[i]))}
   end
   table.sort(held, function(a, b) return a[4] < b[4] or (a[4] == b[4] and a[2] < b[2]) end)
-  call.budget_spent = call.budget_spent + 0.6 * #held
+  budget.spend(0.6 * #held)
   return {'ok', held}
 end)
 return respond.results(results)

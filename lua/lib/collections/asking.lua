@@ -28,6 +28,11 @@ local function last_holders()
   return table.concat(names, ' ')
 end
 
+-- Asks for the rest at once, because a collection has answered.
+function asking.ask_on()
+  call.asking_again = true
+end
+
 -- Asks the collections above for subscribers: when items begin to wait, when a collection has answered, and again after a while. A word
 -- that is lost therefore delays nobody for long.
 function asking.ask()

@@ -12,7 +12,7 @@ end
 
 -- Notes the lock of a subscriber under the next of its references. `whose` is the subid where the JID may have several.
 function references.note(position, subscriber)
-  call.partition_before.referenced = call.partition_before.referenced or partition.turn_on('referenced') and '1'
+  partition.turn_on('referenced')
   if subscriber.whose ~= '' then subscription_ids.note(subscriber.first, subscriber.subid) end
   local name = table.remove(subscriber.references)
   write_buffer.add('HSET', key.references, name, position)

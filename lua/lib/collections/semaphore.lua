@@ -89,7 +89,7 @@ function semaphore.book(words)
   for i = #names, 1, -1 do
     local name = names[i]
     local one, word = semaphore.read(lines[i]), how[name]
-    call.budget_spent = call.budget_spent + 0.4
+    budget.spend(0.4)
     if one and word == 'withdrawn' then
       withdraw(name, one, word)
     elseif one and tonumber(word) then
@@ -100,7 +100,7 @@ function semaphore.book(words)
       if word == 'passed' then
         redis.call('ZADD', key.passed_over, now() + semaphore.PASSED_MS, one.subid .. ' ' .. one.queue)
       elseif word == 'reached' then
-        call.lock_end_arrived[one.subid] = true
+        lock_end.note_arrival(one.subid)
       elseif word == 'bounced' or word == 'gone' then
         bounced[#bounced + 1] = {one.subid, word == 'gone'}
       end
@@ -135,7 +135,7 @@ function semaphore.withdraw(subid, reason)
     if one then withdraw(name, one, reason) end
   end
   write_buffer.flush()
-  call.budget_spent = call.budget_spent + #names / 4
+  budget.spend(#names / 4)
 end
 
 -- Returns those that ask, first those that have waited longest, and what each wants.
@@ -168,7 +168,7 @@ end
 
 local function suits_any(subscriber, queues, passed)
   for _, one in ipairs(queues) do
-    call.budget_spent = call.budget_spent + 0.1
+    budget.spend(0.1)
     if suits(subscriber, one, passed) then return true end
   end
   return false
@@ -181,7 +181,7 @@ local function line_of_subscribers(queues, passed)
     listed = redis.call('ZRANGE', key.ready_subscribers, first, first + semaphore.LIMIT - 1, 'WITHSCORES')
     for i = 1, #listed, 2 do
       local subscriber = subscriptions.get(listed[i])
-      call.budget_spent = call.budget_spent + 0.4
+      budget.spend(0.4)
       if subscriber then
         subscriber.room, subscriber.turn = credit.room(subscriber), listed[i + 1]
         if subscriber.room > 0 and suits_any(subscriber, queues, passed) then found[#found + 1] = subscriber end

@@ -33,6 +33,12 @@ function credit.update_turn(subid, reached)
   return subscriber
 end
 
+-- Updates the turn of one whose locks have changed, and what is known of it; returns it if it exists.
+function credit.renew(subid, reached)
+  call.credit_known[subid] = credit.update_turn(subid, reached)
+  return call.credit_known[subid]
+end
+
 -- While the partition is owned, only the owner is next (E28).
 local function in_turn(next_of, count, first)
   local who = partition_owner.get()

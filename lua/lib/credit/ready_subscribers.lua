@@ -23,7 +23,7 @@ end
 -- Removes the turns of subscribers whose lines somebody has removed with redis-cli.
 function ready_subscribers.forget(subids)
   for _, subid in ipairs(subids) do
-    call.budget_spent = call.budget_spent + 0.4
+    budget.spend(0.4)
     redis.call('ZREM', key.ready_subscribers, subid)
   end
 end

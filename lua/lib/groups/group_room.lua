@@ -5,7 +5,7 @@ local group_room = {MOST = 1000}
 function group_room.has(hash, group, valid)
   if redis.call('HEXISTS', hash, group) == 1 or redis.call('HLEN', hash) < group_room.MOST then return true end
   local names = redis.call('HKEYS', hash)
-  call.budget_spent = call.budget_spent + #names / 10
+  budget.spend(#names / 10)
   for _, name in ipairs(names) do
     if not valid(name) then redis.call('HDEL', hash, name) end
   end

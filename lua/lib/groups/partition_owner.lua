@@ -6,9 +6,9 @@ local partition_owner = {}
 
 -- Reads it once per script; returns false without an owner.
 function partition_owner.get()
-  if not call.partition_owner then return false end
+  if not call.partition_before.owner then return false end
   if call.partition_owner_found == nil then
-    local subid, lease, clearing, group = string.match(call.partition_owner, '^(%d+) (%d+) (%d) (.+)$')
+    local subid, lease, clearing, group = string.match(call.partition_before.owner, '^(%d+) (%d+) (%d) (.+)$')
     call.partition_owner_found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
   end
   return call.partition_owner_found
@@ -22,13 +22,11 @@ end
 
 function partition_owner.put(who)
   call.partition_owner_found = who
-  call.partition_owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
-  redis.call('HSET', key.meta, 'owner', call.partition_owner)
+  partition.put('owner', string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group)
 end
 
 function partition_owner.drop()
-  call.partition_owner = false
-  redis.call('HDEL', key.meta, 'owner')
+  partition.drop('owner')
 end
 
 function partition_owner.renew(who)

@@ -86,7 +86,7 @@ end
 function enqueue.append(row)
   local position = log_entries.append(row, '')
   if row.hints ~= '' then
-    call.partition_hinted = call.partition_hinted or partition.turn_on('hinted')
+    partition.turn_on('hinted')
     scheduling.add(position, row)
   end
   if row.reply then outcomes.ask(position, row.reply, row.item) end
@@ -96,7 +96,7 @@ function enqueue.append(row)
   dedupe.remember(row)
   if call.partition_log_only then
     -- Entries of a log never wait: each reader has its own position.
-    call.partition_cursor = position
+    partition.move_cursor(position)
     retention.keep(position, #row.body)
   end
   if row.item == '' then return positions.item_id(position) end
@@ -108,7 +108,7 @@ end
 -- Replaces a waiting item in place; it starts anew, and with another priority it moves. A locked item gets a successor, which waits.
 function enqueue.replace(row)
   local known = call.enqueue_known[row.item]
-  if row.hints ~= '' then call.partition_hinted = call.partition_hinted or partition.turn_on('hinted') end
+  if row.hints ~= '' then partition.turn_on('hinted') end
   if call.partition_hinted and not known.flight and not expiry.replace(known.position, row) then
     call.enqueue_count = call.enqueue_count - 1
     enqueue.append(row)
@@ -120,7 +120,7 @@ function enqueue.replace(row)
   local earlier = redis.call('HGET', beside, known.position)
   if earlier then redis.call('XDEL', key.log, earlier) end
   local log_id = log_entries.append(row, known.position)
-  call.rare_keys_any = true
+  rare_keys.note()
   redis.call('HSET', beside, known.position, log_id)
   if row.reply then outcomes.ask(known.flight and log_id or known.position, row.reply, row.item) end
   if known.flight and earlier then outcomes.pass_on(earlier, log_id) end

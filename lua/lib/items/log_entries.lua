@@ -13,7 +13,8 @@ function log_entries.read(raw)
   -- Somebody has added it with redis-cli: it is passed over as a later version of an item is.
   if values[3] ~= 'body' then return {log_id = raw[1], by = '', body = '', item = '', key = '', hints = '', at = raw[1]} end
   local cost = 0.5 + #values[4] / budget.PAGE
-  call.budget_spent, call.log_entries_cost = call.budget_spent + cost, call.log_entries_cost + cost
+  budget.spend(cost)
+  call.log_entries_cost = call.log_entries_cost + cost
   call.log_entries_seen = call.log_entries_seen + 1
   -- `ready_queue` adds two fields to these six: a table of nine takes twice the memory and time.
   local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', hints = ''}
@@ -87,7 +88,7 @@ end
 -- Appends `row`, which has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or
 -- empty.
 function log_entries.append(row, at)
-  call.budget_spent = call.budget_spent + 0.5 + #row.body / budget.PAGE
+  budget.spend(0.5 + #row.body / budget.PAGE)
   if not call.log_entries_next then
     -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
     local tail_ms = positions.split(call.partition_tail)
@@ -101,6 +102,6 @@ function log_entries.append(row, at)
     row.log_id = log_id
     call.log_entries_new[#call.log_entries_new + 1] = row
   end
-  call.partition_tail = log_id
+  partition.move_tail(log_id)
   return log_id
 end

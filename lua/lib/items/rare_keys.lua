@@ -1,5 +1,5 @@
 -- Whether a partition has any of the keys that most partitions do not have. One EXISTS per call asks for all of them; scripts look for
--- each only if one exists. Code that adds to one of them sets `any`.
+-- each only if one exists.
 -- CALL: any = nil
 local rare_keys = {}
 
@@ -9,4 +9,9 @@ function rare_keys.any()
       key.subscription_expiry) > 0
   end
   return call.rare_keys_any
+end
+
+-- Notes that this call adds to one of them.
+function rare_keys.note()
+  call.rare_keys_any = true
 end

@@ -40,14 +40,14 @@ end
 -- Removes a kept entry: trimmed, removed by an owner, or purged.
 function retention.lose(log_id, bytes)
   log_entries.forget_new()
-  call.partition_kept, call.partition_kept_bytes = call.partition_kept - 1, call.partition_kept_bytes - bytes
-  if positions.after(log_id, call.partition_lost) then call.partition_lost = log_id end
+  partition.count_kept(-1, -bytes)
+  if positions.after(log_id, call.partition_lost) then partition.note_lost(log_id) end
   write_buffer.add('XDEL', key.log, log_id)
 end
 
 -- Keeps the entry of a finished item. An entry that `trim` has passed while it waited is older than all that may be kept.
 function retention.keep(log_id, bytes)
-  call.partition_kept, call.partition_kept_bytes = call.partition_kept + 1, call.partition_kept_bytes + bytes
+  partition.count_kept(1, bytes)
   if not (call.partition_keeps and positions.after(log_id, call.partition_trim)) then retention.lose(log_id, bytes) end
 end
 

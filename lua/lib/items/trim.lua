@@ -20,7 +20,8 @@ local function pass_some(oldest)
   local done = #found > 0 and retention.find_finished(places, ats)
   for i = 1, #found do
     if not retention.over() and positions.split(places[i]) >= oldest then return false end
-    call.partition_trim, call.trim_passed = places[i], call.trim_passed + 1
+    partition.move_trim(places[i])
+    call.trim_passed = call.trim_passed + 1
     if done[i] then drop(found[i]) end
   end
   return not ended

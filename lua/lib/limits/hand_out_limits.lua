@@ -18,8 +18,7 @@ end
 function hand_out_limits.use(count)
   local _, rate = rate_limit.bounds(call.partition_before.limits)
   if not rate then return end
-  call.partition_before.rate_at = rate_limit.after(rate, call.partition_before.rate_at, count)
-  redis.call('HSET', key.meta, 'rate_at', call.partition_before.rate_at)
+  partition.put('rate_at', rate_limit.after(rate, call.partition_before.rate_at, count))
 end
 
 -- Returns when the rate lets the next of the waiting items go out, if that is before `due` (0: never).

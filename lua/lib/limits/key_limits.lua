@@ -7,6 +7,11 @@
 -- `applied`: items are taken to be handed out. `groups` has what was read in this call: locks and rate of each key.
 local key_limits = {SOME = 50}
 
+-- Applies the bounds, if there were any, to what is taken from now on.
+function key_limits.begin()
+  call.key_limits_applied = call.partition_before.keyed
+end
+
 local function bounds()
   return rate_limit.bounds(call.partition_before.by_key or '0 0 0 0')
 end
@@ -54,7 +59,7 @@ local function release(group)
   local ahead = call.partition_ordered and {blocked_items.head(group)}
   for _, position in ipairs(ahead or blocked_items.first(group, free)) do
     if blocked_items.remove(group, position) then redis.call('ZADD', scheduling.place(position)) end
-    call.budget_spent = call.budget_spent + 0.4
+    budget.spend(0.4)
   end
   redis.call('ZREM', key.key_due, group)
   if ahead or not blocked_items.first(group, 1)[1] then
@@ -99,7 +104,7 @@ function key_limits.admits(entry)
   end
   blocked_items.add(group, position)
   wait(group, known)
-  call.group_order_skipped = call.group_order_skipped + 1
+  budget.skip(1)
   return false
 end
 

@@ -17,7 +17,7 @@ end
 -- Returns the token and the number of the attempt.
 function dispatch.lock(entry, subscriber, frontend, deadline)
   local token, attempt, position = partition.next_number(), entry.past.attempts + 1, entry.position
-  call.budget_spent = call.budget_spent + 1
+  budget.spend(1)
   local text = string.format('%d', token)
   entry.name = entry.item ~= '' and entry.item or positions.item_id(position)
   if entry.hints ~= '' then scheduling.stop_expiry(position, entry) end
@@ -105,7 +105,7 @@ function dispatch.run(hint)
   ready_queue.promote()
   if call.partition_before.fair then fair_intake.run() end
   if call.partition_paused then return deliveries, 0 end
-  call.key_limits_applied = call.partition_before.keyed
+  key_limits.begin()
   local limited = call.partition_before.limits
   if not call.caller_sends then
     call.dispatch_owed = not call.caller_alone and not (limited and hand_out_limits.room() == 0) and is_owed()
@@ -118,7 +118,7 @@ function dispatch.run(hint)
     local items, queue, room = take(want)
     if not items then return deliveries, 0 end
     if #items == 0 then
-      local more = call.selection_more or call.group_order_skipped >= group_order.MOST or budget.over()
+      local more = call.selection_more or call.budget_skipped >= budget.SKIPS or budget.over()
       return deliveries, more and 1 or 0
     end
     for i = 1, #items do bytes = bytes + #items[i].body end
@@ -136,7 +136,7 @@ end
 -- there were.
 function dispatch.hand_out(most, most_bytes, take_some, give)
   local made, bytes, limited = 0, 0, call.partition_before.limits
-  call.key_limits_applied = call.partition_before.keyed
+  key_limits.begin()
   while made < most and bytes < most_bytes and not budget.over() do
     local want = math.min(most - made, dispatch.most(made, bytes))
     if limited then want = math.min(want, hand_out_limits.room()) end

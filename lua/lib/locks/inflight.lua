@@ -45,7 +45,7 @@ function inflight.get_many(places)
     local lines = redis.call('HMGET', key.inflight, unpack(places, first, last))
     for i = first, last do
       local line = lines[i - first + 1]
-      if line then call.budget_spent = call.budget_spent + 0.6 end
+      if line then budget.spend(0.6) end
       found[i] = line and inflight.read(places[i], line)
     end
   end

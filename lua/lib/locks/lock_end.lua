@@ -7,8 +7,13 @@ function lock_end.touch(subid)
   call.lock_end_touched[subid] = true
 end
 
+-- Notes that a delivery has arrived: its subscriber answers.
+function lock_end.note_arrival(subid)
+  call.lock_end_arrived[subid] = true
+end
+
 local function unlock(flight)
-  call.budget_spent = call.budget_spent + 1.2
+  budget.spend(1.2)
   write_buffer.add('HDEL', key.inflight, flight.position)
   write_buffer.add('ZREM', key.lock_deadlines, flight.position)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
@@ -48,7 +53,7 @@ end
 -- With a `result` the worker answers the publisher.
 function lock_end.acknowledge(flight, result)
   unlock(flight)
-  call.lock_end_arrived[flight.subid] = true
+  lock_end.note_arrival(flight.subid)
   if flight.reference then flight.reference.how = 'reached' end
   finish(flight, find_successor(flight), true)
   if call.partition_before.replies then outcomes.note_end(flight.position, flight.item, 'acknowledged', '', result or '') end
@@ -97,7 +102,7 @@ function lock_end.release(flight, kind, request)
     local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
-      call.rare_keys_any = true
+      rare_keys.note()
       write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then
       write_buffer.add('ZADD', scheduling.place(flight.position))
@@ -116,8 +121,8 @@ end
 function lock_end.update_turns()
   write_buffer.flush()
   for subid in pairs(call.lock_end_touched) do
-    call.credit_known[subid] = credit.update_turn(subid, call.lock_end_arrived[subid])
-    if call.partition_multi and not call.credit_known[subid] then subscription_ids.tidy(subid) end
+    local subscriber = credit.renew(subid, call.lock_end_arrived[subid])
+    if call.partition_multi and not subscriber then subscription_ids.tidy(subid) end
     waiters.make_room(subid)
   end
 end

@@ -3,21 +3,15 @@
 -- `worker_deaths`.
 local progress = {}
 
-function progress.turn_on()
-  if call.partition_before.progress then return end
-  partition.turn_on('progress')
-  call.partition_before.progress = '1'
-end
-
 function progress.tell(position, text)
-  progress.turn_on()
+  partition.turn_on('progress')
   write_buffer.add('HSET', key.progress, position, call.partition_stamp .. ' ' .. text)
 end
 
 -- Notes that work has begun, unless more is known.
 function progress.begin(position)
   if (progress.of(position) or '') ~= '' then return end
-  progress.turn_on()
+  partition.turn_on('progress')
   write_buffer.add('HSET', key.progress, position, call.partition_stamp .. ' - ')
 end
 

@@ -75,7 +75,7 @@ end
 function receiving.list(row, most, max_bytes)
   local found, size = {}, 0
   local places = held_locks.after(row.subid, tonumber(row.after), most + 1)
-  call.budget_spent = call.budget_spent + 0.6 * #places
+  budget.spend(0.6 * #places)
   for i, flight in ipairs(inflight.get_many(places)) do
     local entry = flight and i <= most and size < max_bytes and log_entries.get(flight.log_id)
     if flight and not entry then return found, 1 end

@@ -4,13 +4,9 @@
 -- with `-` for that number, until one of its locks ends. `waits` in `meta` is set once any waited.
 local waiters = {TOLD = 4e15, MOST = 8, COMES_MS = 2000, GONE_MS = 15000}
 
-local function turn_on()
-  call.partition_before.waits = call.partition_before.waits or partition.turn_on('waits') and '1'
-end
-
 -- Notes that one waits; it keeps its place unless it was served.
 function waiters.note(subid, process, served)
-  turn_on()
+  partition.turn_on('waits')
   local since = not served and string.match(redis.call('HGET', key.waiters, subid) or '', '^(%d+) ')
   since = since or string.format('%d', partition.next_number())
   redis.call('ZADD', key.waiting, since, subid)
@@ -28,7 +24,7 @@ end
 
 -- Notes that one would wait if it had room.
 function waiters.note_full(subid, process)
-  turn_on()
+  partition.turn_on('waits')
   redis.call('ZREM', key.waiting, subid)
   redis.call('HSET', key.waiters, subid, '- ' .. call.partition_stamp .. ' ' .. process)
 end

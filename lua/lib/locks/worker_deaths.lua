@@ -28,7 +28,7 @@ function worker_deaths.counts(flight)
   local arrived = call.worker_deaths_bounced[flight.subid] or math.huge
   if judged[1] or tonumber(flight.token) >= arrived then return told[1] end
   local places, held, begun = held_locks.of(flight.subid, worker_deaths.MOST), {}, false
-  call.budget_spent = call.budget_spent + #places / 4
+  budget.spend(#places / 4)
   local lines, marked = read(places)
   for i, other in ipairs(inflight.get_many(places)) do
     local is_held = other and (other.position == flight.position or not call.worker_deaths_ended[other.position])
@@ -43,7 +43,7 @@ function worker_deaths.counts(flight)
     end
   end
   if #marks > 0 then
-    progress.turn_on()
+    partition.turn_on('progress')
     redis.call('HSET', key.progress, unpack(marks))
   end
   return told[1] or not begun and held[1] == flight.position

@@ -16,7 +16,8 @@ local function lagging()
       local reader = log_readers.get(subid)
       if reader.position ~= call.partition_tail and #found < log_delivery.LIMIT then found[#found + 1] = reader end
     end
-    first, call.budget_spent = first + #some, call.budget_spent + log_delivery.COST * #some
+    first = first + #some
+    budget.spend(log_delivery.COST * #some)
   until #found == log_delivery.LIMIT or #some < log_delivery.LIMIT or budget.over()
   return found
 end

@@ -12,7 +12,7 @@ local function whole(subid)
 end
 
 local function remove_uncommitted(from, to)
-  call.budget_spent = call.budget_spent + redis.call('ZREMRANGEBYLEX', key.uncommitted, from, to) / reader_window.GONE
+  budget.spend(redis.call('ZREMRANGEBYLEX', key.uncommitted, from, to) / reader_window.GONE)
 end
 
 function reader_window.room(reader)

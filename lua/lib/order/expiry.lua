@@ -62,7 +62,7 @@ end
 -- Lets an item that the queue has reached wait on if it is delayed; returns whether it is.
 function expiry.delay(position, entry)
   if not scheduling.is_delayed(entry) then return false end
-  call.rare_keys_any = true
+  rare_keys.note()
   redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
   if call.partition_before.keyed then key_limits.pass(position) end
   return true
@@ -71,12 +71,12 @@ end
 -- Whether the next item may go out: not if it has expired or is delayed, nor after another of its group.
 function expiry.may_go_out(position, group, entry, past)
   -- An item that does not go out counts as skipped, so that a script skips a bounded number.
-  call.group_order_skipped = call.group_order_skipped + 1
+  budget.skip(1)
   -- The item may be here before it was moved out of `delayed`.
   if scheduling.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
   if expiry.expire_if_due(position, entry, past.attempts) or not group_order.may_go_out(position, group) then return false end
   if expiry.delay(position, entry) then return false end
-  call.group_order_skipped = call.group_order_skipped - 1
+  budget.skip(-1)
   return true
 end
 

@@ -16,7 +16,7 @@ end
 local function add_new(found)
   for _, entry in ipairs(found) do
     local position = entry.log_id
-    call.partition_cursor = position
+    partition.move_cursor(position)
     if not (entry.at or entry.hints ~= '' and scheduling.of(entry).beside) then
       local replacement = log_entries.replacement(position)
       local present = replacement and log_entries.get(replacement) or entry
@@ -36,16 +36,13 @@ local function add_some(count)
   if call.partition_cursor == call.partition_tail then return false end
   local found, ended = log_entries.after(call.partition_cursor, count)
   add_new(found)
-  if #found == 0 and ended then call.partition_cursor = call.partition_tail end
+  if #found == 0 and ended then partition.move_cursor(call.partition_tail) end
   return true
 end
 
 -- Runs within half of a call's budget: the other half is for handing out.
 function fair_intake.run()
-  if not call.partition_before.fair_at then
-    redis.call('HSET', key.meta, 'fair_at', '0')
-    call.partition_before.fair_at = '0'
-  end
+  if not call.partition_before.fair_at then partition.put('fair_at', '0') end
   local most, more = math.min(budget.WORK, call.budget_spent + budget.WORK / 2), true
   while more and call.budget_spent < most do
     more = add_some(log_entries.fit(fair_intake.CHUNK))

@@ -25,7 +25,7 @@ end
 -- Gives an item its place; `entry` is its first version.
 function fair_order.add(position, entry)
   local tenant = call.partition_before.fair == 'publisher' and entry.by or entry.key
-  call.budget_spent = call.budget_spent + fair_order.COST
+  budget.spend(fair_order.COST)
   call.fair_order_joined = call.fair_order_joined or {}
   if not call.fair_order_joined[tenant] then
     redis.call('ZADD', key.fair_tenants, 'NX', following(tenant), tenant)
@@ -52,7 +52,7 @@ function fair_order.take(count)
     end
     local position = found[1] and scheduling.unpad(found[1])
     if position and redis.call('ZREM', key.ready, position) == 1 then out[#out + 1] = position end
-    call.budget_spent = call.budget_spent + fair_order.COST
+    budget.spend(fair_order.COST)
   end
   if #out > 0 then
     redis.call('HSET', key.meta, 'fair_at', meta.fair_at)

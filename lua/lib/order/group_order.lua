@@ -1,7 +1,6 @@
 -- Order within a group, for nodes that ask for it. One item of each group key is the head (`group_heads`): it is in flight, or next to
 -- be. Later ones wait in `group_blocked` until the head has left the queue. `group_of` has the group of each of both.
--- CALL: skipped = 0
-local group_order = {MOST = 500}
+local group_order = {}
 
 -- Whether the next item of the queue may go out; else it is blocked until those before it are gone.
 function group_order.may_go_out(position, group)
@@ -16,7 +15,7 @@ function group_order.may_go_out(position, group)
     return true
   end
   blocked_items.add(group, position)
-  call.group_order_skipped = call.group_order_skipped + 1
+  budget.skip(1)
   return false
 end
 

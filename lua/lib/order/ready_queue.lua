@@ -62,7 +62,7 @@ end
 
 -- Takes items from `ready`, or with `first` and `last` from where `positions_from` finds them.
 local function from_ready(count, taken, first, last)
-  while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
+  while count > 0 and call.budget_skipped < budget.SKIPS and not spent(taken) do
     local most = log_entries.fit(count)
     local out = positions_from(most, first, last)
     local over = #out < most
@@ -89,16 +89,16 @@ local function from_ready(count, taken, first, last)
 end
 
 local function from_log(count, taken)
-  while count > 0 and call.partition_cursor ~= call.partition_tail and call.group_order_skipped < group_order.MOST and not spent(taken) do
+  while count > 0 and call.partition_cursor ~= call.partition_tail and call.budget_skipped < budget.SKIPS and not spent(taken) do
     -- If many were skipped, read more at a time.
-    local found, ended = log_entries.after(call.partition_cursor, math.max(count, call.group_order_skipped))
-    if #found == 0 and ended then call.partition_cursor = call.partition_tail end
+    local found, ended = log_entries.after(call.partition_cursor, math.max(count, call.budget_skipped))
+    if #found == 0 and ended then partition.move_cursor(call.partition_tail) end
     for i = 1, #found do
       local entry, position = found[i], found[i].log_id
-      call.partition_cursor = position
+      partition.move_cursor(position)
       -- A version, or an item of `by_priority` or of `dependents`. Retention keeps those of finished items as well, so there may be any number.
       if entry.at or (entry.hints ~= '' and scheduling.of(entry).beside) then
-        call.group_order_skipped = call.group_order_skipped + 1
+        budget.skip(1)
       else
         local replacement, group = log_entries.replacement(position), entry.key
         entry = replacement and log_entries.get(replacement) or entry

@@ -80,7 +80,7 @@ function scheduling.add(position, entry)
     write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.pad(position))
   end
   if rests and not asks.waits then
-    call.rare_keys_any = true
+    rare_keys.note()
     write_buffer.add('ZADD', key.delayed, asks.after, position)
   end
   return rests or asks.rank ~= nil

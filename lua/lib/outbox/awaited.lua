@@ -35,10 +35,8 @@ function awaited.token(position)
 end
 
 function awaited.add(position, reference)
-  if not call.partition_before.awaited then
-    partition.turn_on('replies')
-    call.partition_before.awaited = partition.turn_on('awaited')
-  end
+  partition.turn_on('replies')
+  partition.turn_on('awaited')
   local token = awaited.token(position)
   redis.call('HSET', key.replies, awaited.MARK .. position, token)
   redis.call('ZADD', key.awaited, 0, by_token(token, reference), 0, by_reference(reference, token))
@@ -63,7 +61,7 @@ end
 function awaited.tell_some(token)
   local after = 'after/' .. token
   local found = range(awaited.TOKEN .. token, redis.call('HGET', key.outbox_records, after) or '', awaited.PAGE)
-  call.budget_spent = call.budget_spent + #found / 4
+  budget.spend(#found / 4)
   for _, reference in ipairs(found) do outbox.put('child/' .. token .. '/' .. reference) end
   if #found == awaited.PAGE then
     redis.call('HSET', key.outbox_records, after, found[#found])

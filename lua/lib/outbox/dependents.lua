@@ -10,10 +10,7 @@ local function entry(position)
 end
 
 function dependents.add(position, record)
-  if not call.partition_before.dependents then
-    partition.turn_on('dependents')
-    call.partition_before.dependents = '1'
-  end
+  partition.turn_on('dependents')
   redis.call('HSET', key.dependents, position, record)
   -- Who publishes it asks for them.
   dependents.ask_later(position, outbox.FIRST_MS)

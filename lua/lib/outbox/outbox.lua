@@ -19,7 +19,7 @@ end
 
 -- Adds an entry that is due, or with `at` (ms) gives it that next time, as after progress.
 function outbox.put(entry, at)
-  call.rare_keys_any = true
+  rare_keys.note()
   local place = is_reply(entry) and key.outbox_replies or key.outbox
   redis.call('ZADD', place, string.format('%.0f', at or call.partition_now), entry)
   if at then redis.call('HDEL', key.outbox_attempts, entry) end
@@ -37,7 +37,7 @@ end
 function outbox.attempt(entry)
   local attempts = redis.call('HINCRBY', key.outbox_attempts, entry, 1)
   local grown = outbox.split(entry) == 'schedule' and 1 or 2 ^ (attempts - 1)
-  call.rare_keys_any = true
+  rare_keys.note()
   local at = string.format('%.0f', call.partition_now + math.min(outbox.LAST_MS, outbox.FIRST_MS * grown))
   local place = is_reply(entry) and key.outbox_replies or key.outbox
   redis.call('ZADD', place, at, entry)

@@ -19,10 +19,7 @@ end
 
 -- Records who is told of the end of the item at a position; the end of an earlier item of its id, if it has one, is not kept any longer.
 function outcomes.ask(position, jid, item)
-  if not call.partition_before.replies then
-    partition.turn_on('replies')
-    call.partition_before.replies = '1'
-  end
+  partition.turn_on('replies')
   redis.call('HSET', key.replies, position, jid)
   if item ~= '' and redis.call('HEXISTS', key.results, item) == 1 then remove({item}) end
 end

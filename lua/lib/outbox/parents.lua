@@ -26,7 +26,7 @@ local function release(position, entry, record)
   local version = {item = entry.item, key = entry.key, by = entry.by, hints = hints,
     body = headers.add(entry.body, parents.HEADER, header(record))}
   redis.call('HSET', key.replaced, position, log_entries.append(version, position))
-  call.rare_keys_any = true
+  rare_keys.note()
   dependents.remove(position)
   if asks.after > call.partition_now then
     redis.call('ZADD', key.delayed, asks.after, position)
@@ -73,7 +73,7 @@ function parents.note(row)
   if not entry then return 'item-not-found' end
   local record = cjson.decode(text)
   local parent = record.parents[tonumber(row.index)]
-  call.budget_spent = call.budget_spent + #text / budget.PAGE
+  budget.spend(#text / budget.PAGE)
   if row.state == 'unknown' and parent.state == '' then
     items.drop(position, entry)
     dedupe.forget({item = entry.item, once = record.once})

@@ -2,6 +2,11 @@
 -- CALL: work = 0, numbers
 local compare = {MOST_BYTES = 1024, MOST_DIGITS = 64}
 
+-- Counts the work of selecting.
+function compare.count(units)
+  call.compare_work = call.compare_work + units
+end
+
 -- Digits, with a point in or before them.
 local function whole(digits)
   return string.find(digits, '^%d+%.?%d*$') or string.find(digits, '^%.%d+$')
@@ -41,7 +46,7 @@ local function below(a, b)
   for i = 1, math.min(#a, #b) do
     local one, other = string.byte(a, i), string.byte(b, i)
     if one ~= other then
-      call.compare_work = call.compare_work + i / 16
+      compare.count(i / 16)
       return one < other
     end
   end

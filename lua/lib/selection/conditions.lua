@@ -83,6 +83,6 @@ function conditions.met(entry)
       end
     end
   end
-  call.compare_work = call.compare_work + (#asked + #found) / 4
+  compare.count((#asked + #found) / 4)
   return found, known
 end

@@ -6,7 +6,7 @@ local like_pattern = {}
 
 local function characters(text)
   local found = {}
-  call.compare_work = call.compare_work + #text / 4
+  compare.count(#text / 4)
   for char in string.gmatch(text, '[%z\1-\127\194-\244][\128-\191]*') do found[#found + 1] = char end
   return found
 end
@@ -34,7 +34,7 @@ function like_pattern.matches(value, pattern)
   call.like_pattern_forms[pattern] = call.like_pattern_forms[pattern] or read(pattern)
   local text, form, here, at, anything, resume = call.like_pattern_text, call.like_pattern_forms[pattern], 1, 1, nil, nil
   while here <= #text do
-    call.compare_work = call.compare_work + 0.25
+    compare.count(0.25)
     local char, wild = form[at], form.wild[at]
     if wild and char == '%' then
       anything, resume = at, here

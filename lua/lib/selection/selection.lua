@@ -5,12 +5,12 @@
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 
 local function check_work()
-  call.selection_more = call.selection_more or call.compare_work >= selection.WORK or call.group_order_skipped >= group_order.MOST
+  call.selection_more = call.selection_more or call.compare_work >= selection.WORK or call.budget_skipped >= budget.SKIPS
   return call.selection_more
 end
 
 local function note_seen(entry)
-  call.compare_work = call.compare_work + selection.ITEM + #entry.body / 1024
+  compare.count(selection.ITEM + #entry.body / 1024)
   call.selection_seen = call.selection_seen or {}
   call.selection_seen[entry.position] = entry
 end

@@ -24,13 +24,13 @@ local function read(text)
     made[#made + 1] = {letter, value}
     at = from + length
   end
-  call.compare_work = call.compare_work + #made
+  compare.count(#made)
   return made
 end
 
 local function among(a, choices)
   local found = false
-  call.compare_work = call.compare_work + #choices / 2
+  compare.count(#choices / 2)
   for _, choice in ipairs(choices) do
     local equal = compare.values(a, choice[2], '=')
     if equal then return true end
@@ -67,7 +67,7 @@ function selector_program.selects(text, value)
   local code = call.selector_program_codes[text] or read(text)
   call.selector_program_codes[text] = code
   local stack, top = {}, 0
-  call.compare_work = call.compare_work + #code
+  compare.count(#code)
   for _, step in ipairs(code) do
     local letter, operand = step[1], step[2]
     if puts(letter) then

@@ -62,7 +62,7 @@ function selectors.put(subid, line)
   else
     redis.call('HSET', key.selectors, subid, line)
     conditions.put(subid, selectors.get(subid).groups)
-    call.partition_selects = call.partition_selects or partition.turn_on('selects')
+    partition.turn_on('selects')
   end
 end
 

@@ -130,7 +130,6 @@ end
 -- Turns selection off when no selector and no skipped item is left; returns whether it did.
 function skipped_items.finished()
   if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.skipped) == 1 then return false end
-  redis.call('HDEL', key.meta, 'selects')
-  call.partition_selects = false
+  partition.turn_off('selects')
   return true
 end

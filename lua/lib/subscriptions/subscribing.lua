@@ -12,11 +12,11 @@ function subscribing.put(subscriber, new)
   if new then
     reader_window.forget(subscriber.subid)
     if subscriptions.pulls(subscriber) then
-      call.partition_before.pulls = call.partition_before.pulls or partition.turn_on('pulls') and '1'
+      partition.turn_on('pulls')
     else
       redis.call('ZADD', key.idle_subscribers, 0, subscriber.subid)
     end
   end
   subscriptions.put(subscriber)
-  if subscriptions.confirms(subscriber) then call.partition_confirms = call.partition_confirms or partition.turn_on('confirms') end
+  if subscriptions.confirms(subscriber) then partition.turn_on('confirms') end
 end

@@ -17,7 +17,7 @@ function subscription_expiry.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.subscription_expiry, subid)
   elseif lease ~= '' then
-    call.rare_keys_any = true
+    rare_keys.note()
     redis.call('ZADD', key.subscription_expiry, math.min(time(lease), call.partition_now + subscription_expiry.MOST_MS), subid)
   end
   return subscription_expiry.of(subid)

@@ -32,7 +32,7 @@ end
 -- Notes that a collection's subscriber has a subid other than its JID's first one.
 function subscription_ids.note(first, subid)
   if first == subid then return end
-  call.partition_multi = call.partition_multi or partition.turn_on('multi')
+  partition.turn_on('multi')
   if redis.call('HEXISTS', key.subids, subid) == 0 then subscription_ids.add(first, subid) end
 end
 
@@ -53,7 +53,7 @@ function subscription_ids.all(subids)
     end
   end
   -- The caller looks for each of them.
-  call.budget_spent = call.budget_spent + #found / 8
+  budget.spend(#found / 8)
   return found
 end
 
@@ -81,7 +81,7 @@ function subscription_ids.another(subid)
     if not lines[i] then return each end
   end
   if #all == subscription_ids.MOST then return nil end
-  call.partition_multi = call.partition_multi or partition.turn_on('multi')
+  partition.turn_on('multi')
   local drawn = string.format('%d', partition.next_number())
   subscription_ids.add(subid, drawn)
   return drawn

@@ -47,7 +47,8 @@ function unsubscribing.release(subid, kind, reason, most)
   write_buffer.flush()
   local left = credit.lock_count(subid)
   if left > 0 then
-    call.unsubscribing_more, call.rare_keys_any = true, true
+    call.unsubscribing_more = true
+    rare_keys.note()
     redis.call('HSET', key.locks_to_release, subid, string.format('%d ', call.partition_token) .. kind .. ' ' .. reason)
   end
   return left, ended
