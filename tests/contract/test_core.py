@@ -130,7 +130,7 @@ async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_unknown_node(core: RedisCore, node: str) -> None:
-    """§1.7 row 2: every command about an unknown node is refused alike."""
+    """D2: every command about an unknown node is refused alike."""
     commands = (
         item(node),
         Retract(node, W1, "a"),
@@ -474,7 +474,7 @@ async def test_dead_letter(core: RedisCore, node: str) -> None:
 
 
 async def test_closed_node_keeps_its_secrets(core: RedisCore, node: str) -> None:
-    """§1.7 row 3: without access to a whitelist node the answer is forbidden, whether the item exists or not."""
+    """D3: without access to a whitelist node the answer is forbidden, whether the item exists or not."""
     assert await core.ask(Declare(node, ALICE, {"pubsub#access_model": ("whitelist",)})) == Declared(node)
     await core.ask(item(node, "there"))
     for command in (

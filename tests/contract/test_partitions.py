@@ -109,7 +109,7 @@ async def test_ids_say_where(core: RedisCore, door: Door, node: str) -> None:
 
 
 async def test_the_whole_node(core: RedisCore, node: str) -> None:
-    """P21, P25, §1.7 row 2: commands on a node affect all its partitions."""
+    """P21, P25, D2: commands on a node affect all its partitions."""
     await declared(core, node, 3, lock_seconds="30")
     for number in range(9):
         await core.ask(item(node, f"i{number}", partition=number % 3))

@@ -139,7 +139,7 @@ def _is_error(heard: object, name: str) -> bool:
 
 
 async def test_strangers_and_greed(sender: Client, join: Join, service: Service) -> None:
-    """S18, S19, S21: untrusted is not-allowed, too much is resource-constraint, and watchers are notified."""
+    """S18, S19, S21, SX6: untrusted is not-allowed, too much is resource-constraint, and watchers are notified."""
     watch = await join(service.ejabberd.register("watch", "secret"), "secret")
     watch.send("<presence/>")
     node = await sender.queue()

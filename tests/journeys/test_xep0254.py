@@ -87,7 +87,7 @@ async def test_subscribe_as_clients_do(join: Join) -> None:
 
 
 async def test_bare_jid(join: Join, account: tuple[str, str]) -> None:
-    """A bare JID is subscribed from a full one, and any of its resources may end its locks (Q10, §1.7)."""
+    """A bare JID is subscribed from a full one, and any of its resources may end its locks (Q10, P29)."""
     jid, password = account
     desk, phone = await join(f"{jid}/desk", password), await join(f"{jid}/phone", password)
     node = await desk.queue()
@@ -128,7 +128,7 @@ async def test_exactly_one(join: Join) -> None:
 
 
 async def test_delivery(join: Join) -> None:
-    """A delivery comes from the service as XEP-0254 shows it, with the lock beside it (Q16, QX6, QX14, X2)."""
+    """A delivery comes from the service as XEP-0254 shows it, with the lock beside it (Q16, QX6, QX14, X2, P32)."""
     _, worker, node, delivery = await holding(join)
     message = delivery.message
     assert message.get("from") == DOMAIN and message.get("to") == worker.jid and message.get("id")
@@ -235,7 +235,7 @@ async def _act(client: Client, action: str, node: str, item: str, token: int | N
 
 @ACTIONS
 async def test_unknown(join: Join, action: str) -> None:
-    """An item or a node that does not exist is not found (Q22, Q31; §1.7 rows 2 and 4)."""
+    """An item or a node that does not exist is not found (Q22, Q31; D2, D4)."""
     client = await join()
     node = await client.queue()
     assert await _act(client, action, node, "nothing") == "cancel item-not-found"
@@ -244,7 +244,7 @@ async def test_unknown(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_locked_by_another(join: Join, action: str) -> None:
-    """A former receiver of the item gets conflict, as do owner and publisher; others get forbidden (§1.7 rows 7, 8).
+    """A former receiver of the item gets conflict, as do owner and publisher; others get forbidden (D7, D8).
 
     Q23, Q24, Q31, QX3, QX15.
     """
@@ -261,7 +261,7 @@ async def test_locked_by_another(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_not_locked(join: Join, action: str) -> None:
-    """A former holder that lost the item gets unexpected-request, others forbidden (§1.7 rows 9, 11; Q25)."""
+    """A former holder that lost the item gets unexpected-request, others forbidden (D9, D11; Q25)."""
     _, worker, node, _ = await holding(join)
     stranger = await join()
     await worker.unlock(node, "i1", hint="delay='600'")
@@ -271,7 +271,7 @@ async def test_not_locked(join: Join, action: str) -> None:
 
 @ACTIONS
 async def test_owner_of_waiting(join: Join, action: str) -> None:
-    """An owner, or the item's publisher, deletes a waiting item, but has no lock to end (§1.7 row 10, QX15)."""
+    """An owner, or the item's publisher, deletes a waiting item, but has no lock to end (D10, QX15)."""
     owner, publisher = await join(), await join()
     node = await owner.queue()
     for client, item in ((owner, "i1"), (publisher, "i2")):

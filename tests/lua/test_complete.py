@@ -51,7 +51,7 @@ def test_plain_acknowledgement(queue: Queue) -> None:
 
 
 def test_refusals(queue: Queue) -> None:
-    """§1.7: a result gives no other right than a retract, and Q27: a repeat gets the first answer and tells nobody again."""
+    """D5: a result gives no other right than a retract, and Q27: a repeat gets the first answer and tells nobody again."""
     queue.publish("a", hints=ASKED)
     token = queue.subscribe(W1, 1).deliveries[0].token
     assert complete(queue, "a", by=f"{ALICE}/1").words == ["locked-by-another"]

@@ -1,4 +1,4 @@
-"""Who may end a lock (docs/conformance.md, rows 4 to 11), the same for retract, unlock and renew but for two outcomes."""
+"""Who may end a lock (docs/conformance.md, D4 to D11), the same for retract, unlock and renew but for two outcomes."""
 
 from collections.abc import Callable
 
@@ -21,14 +21,14 @@ def ask(queue: Queue, operation: str) -> Ask:
 
 @each
 def test_row_4_unknown(queue: Queue, ask: Ask) -> None:
-    """Row 4 (Q22): an unknown item is not found, however its id looks."""
+    """D4 (Q22): an unknown item is not found, however its id looks."""
     for item in ("gone", "0-5-0", *HARD):
         assert ask(W1, item).words == ["item-not-found"]
 
 
 @each
 def test_row_5_holder(queue: Queue, ask: Ask) -> None:
-    """Row 5 (Q19, Q29): the holder may, with the right token or with none."""
+    """D5 (Q19, Q29): the holder may, with the right token or with none."""
     queue.publish("a", "b")
     first, second = queue.subscribe(W1, 2).deliveries
     assert ask(W1, "a").words == ["ok"]
@@ -38,7 +38,7 @@ def test_row_5_holder(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_5_bare_subscription(queue: Queue, ask: Ask) -> None:
-    """Row 5: every resource of a JID that subscribed bare holds what the subscription holds (Q10)."""
+    """D5: every resource of a JID that subscribed bare holds what the subscription holds (Q10)."""
     queue.publish("a")
     queue.subscribe("w@x", 1)
     assert ask("w@x/any where", "a").words == ["ok"]
@@ -46,7 +46,7 @@ def test_row_5_bare_subscription(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_5_full_subscription(queue: Queue, ask: Ask) -> None:
-    """Row 8: another resource of a JID that subscribed full is a stranger (§1.7)."""
+    """D8: another resource of a JID that subscribed full is a stranger."""
     queue.publish("a")
     queue.subscribe("w@x/1", 1)
     assert ask("w@x/2", "a").words == ["forbidden"]
@@ -54,7 +54,7 @@ def test_row_5_full_subscription(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_6_old_token(queue: Queue, ask: Ask) -> None:
-    """Row 6 (QX14): a holder that names an earlier lock has lost that lock."""
+    """D6 (QX14): a holder that names an earlier lock has lost that lock."""
     queue.publish("a")
     old = queue.subscribe(W1, 1).deliveries[0].token
     new = queue.unlock(W1, "a").deliveries[0].token
@@ -65,7 +65,7 @@ def test_row_6_old_token(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_7_locked_by_another(queue: Queue, ask: Ask) -> None:
-    """Row 7 (Q24, QX3): former holders, the publisher and the owner conflict with the holder."""
+    """D7 (Q24, QX3): former holders, the publisher and the owner conflict with the holder."""
     queue.publish("a", by=ALICE)
     queue.subscribe(W1, 1)
     queue.subscribe(W2, 1)
@@ -77,7 +77,7 @@ def test_row_7_locked_by_another(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_8_never_received(queue: Queue, ask: Ask) -> None:
-    """Row 8 (Q23): a JID that never had the item is forbidden while another holds it."""
+    """D8 (Q23): a JID that never had the item is forbidden while another holds it."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     assert ask(W3, "a").words == ["forbidden"]
@@ -85,7 +85,7 @@ def test_row_8_never_received(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_9_lost(queue: Queue, ask: Ask) -> None:
-    """Row 9 (Q25): a former holder whose lock expired gets unexpected-request, also as owner or publisher."""
+    """D9 (Q25): a former holder whose lock expired gets unexpected-request, also as owner or publisher."""
     queue.publish("a", by="w1@x")
     queue.subscribe(W1, 1)
     queue.unsubscribe(W1)
@@ -98,7 +98,7 @@ def test_row_9_lost(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_row_10_owner_and_publisher(queue: Queue, ask: Ask, operation: str) -> None:
-    """Row 10 (QX15): the publisher and the owner delete a waiting item; unlock and renew find no lock."""
+    """D10 (QX15): the publisher and the owner delete a waiting item; unlock and renew find no lock."""
     queue.publish("a", "b", "c", by=ALICE)
     word = "ok" if operation == "retract" else "lock-lost"
     assert ask("alice@x/home", "a").words == [word]
@@ -108,7 +108,7 @@ def test_row_10_owner_and_publisher(queue: Queue, ask: Ask, operation: str) -> N
 
 @each
 def test_row_11_stranger(queue: Queue, ask: Ask) -> None:
-    """Row 11: a stranger may do nothing with a waiting item."""
+    """D11: a stranger may do nothing with a waiting item."""
     queue.publish("a", by=ALICE)
     assert ask("bob@x/home", "a").words == ["forbidden"]
 

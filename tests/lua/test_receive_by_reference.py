@@ -118,7 +118,7 @@ def test_a_batch_that_bounces(leaf: Queue) -> None:
 
 
 def test_who_held_it(leaf: Queue) -> None:
-    """§1.7 row 9: who had an item through a collection is no stranger, directly or not; an owner can end its locks."""
+    """D9: who had an item through a collection is no stranger, directly or not; an owner can end its locks."""
     leaf.publish("a", "b")
     leaf.lend(W1, "r1", "r2")
     leaf.unlock(W1, "a", delay_ms=60_000)

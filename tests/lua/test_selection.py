@@ -205,7 +205,7 @@ def test_leaves_the_waiting(queue: Queue) -> None:
 
 
 def test_in_groups(unopened: Queue) -> None:
-    """EX18: order within a group goes before selection: an item that nobody selects blocks only its own group."""
+    """E24: order within a group goes before selection: an item that nobody selects blocks only its own group."""
     unopened.open(ordered="1")
     unopened.subscribe(RED, 10, selector=IS_RED)
     publish(unopened, "blue", "a1", key="a")

@@ -87,7 +87,7 @@ def test_credit_and_ends(queue: Queue) -> None:
 
 
 def test_who_held_it(queue: Queue) -> None:
-    """§1.7 row 9: a JID that held an item under any of its subids has lost it, and is no stranger."""
+    """D9: a JID that held an item under any of its subids has lost it, and is no stranger."""
     again(queue)
     again(queue)
     queue.publish("a", "b", "c")

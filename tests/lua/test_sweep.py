@@ -5,7 +5,7 @@ from tests.lua.worded import W1, W2
 
 
 def test_passes_on(queue: Queue) -> None:
-    """Q35: at its deadline a lock ends, its holder gets a notice, and the item goes to the next."""
+    """Q35, X4: at its deadline a lock ends, its holder gets a notice, and the item goes to the next."""
     queue.publish("a")
     token = queue.subscribe(W1, 1).deliveries[0].token
     queue.subscribe(W2, 1)
@@ -73,7 +73,7 @@ def test_delays_and_deadlines(queue: Queue) -> None:
 
 
 def test_no_time_given(queue: Queue) -> None:
-    """Guarantee 5: without a given time the clock is Redis's own."""
+    """Guarantee 5, X5: without a given time the clock is Redis's own."""
     queue.now = ""  # type: ignore[assignment]
     answer = queue.run(
         "publish", {"item": "a", "by": "b", "body": "c", "key": "", "once": "", "hints": "", "refused": ""}

@@ -39,7 +39,7 @@ def _problems(config: Path | None = None) -> tuple[str, ...]:
 
 
 def test_defaults() -> None:
-    """With domain and secret alone, all else has its default."""
+    """With domain and secret alone, all else has its default: new nodes are queues (Q1)."""
     settings = load()
     assert settings.redis_url == "redis://127.0.0.1:6379/0"
     assert settings.redis_timeout == 2.0

@@ -84,7 +84,7 @@ def _refuse(code: bytes) -> Refused:
 
 
 def _deny(command: Retract | Unlock | Renew | Cancel, code: bytes, record: NodeRecord) -> Refused:
-    """Refuse a holder's command; a sender without access does not learn what exists (§1.7 row 3)."""
+    """Refuse a holder's command; a sender without access does not learn what exists (D3)."""
     closed = record.config.access_model is not AccessModel.OPEN
     if closed and code == b"item-not-found" and record.affiliation(bare_jid(command.sender)) is Affiliation.NONE:
         return _refuse(b"forbidden")

@@ -1,4 +1,4 @@
--- Who may end a lock (docs/conformance.md), rows 4 to 11. The frontend decides the rows before them, which need no item.
+-- Who may end a lock (docs/conformance.md), D4 to D11. The frontend decides the rows before them, which need no item.
 local ack_rules = {}
 
 -- Looks up the items of a batch of rows with one call per key.

@@ -18,7 +18,7 @@ def top() -> str:
 
 
 def test_created_as_wanted(alice: httpx.Client, bob: httpx.Client, top: str) -> None:
-    """RX2: PUT creates once; the same again changes nothing, a different one is refused."""
+    """RX2, RX3, R6: PUT creates once; the same again changes nothing, a different one is refused."""
     wanted = {"options": {"stanzaq#lock_seconds": 30, "stanzaq#ordered": True, "pubsub#title": "Books"}}
     assert [alice.put(f"/queues/{top}", json=wanted).status_code for _ in range(2)] == [201, 200]
     assert alice.put(f"/queues/{top}").status_code == 200
@@ -107,7 +107,7 @@ def test_longest_names(alice: httpx.Client, top: str) -> None:
 
 
 def test_tree(alice: httpx.Client, top: str) -> None:
-    """R5: a part of the tree shows its queues and its subparts; a queue may be both."""
+    """R5, P34: a part of the tree shows its queues and its subparts; a queue may be both."""
     for name in ("uk/products", "uk/products/books/computers", "uk/products/toys", "de.products"):
         assert alice.put(f"/queues/{top}/{name}").status_code == 201
     assert alice.get(f"/queues/{top}", headers=JSON).json()["children"] == [

@@ -326,7 +326,7 @@ def test_bad_batches(alice: httpx.Client, queue: str, body: bytes, kind: str, fo
 
 
 def test_deleted(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
-    """§1.7, rows 7, 8, 10 and 11: a waiting message is deleted by its publisher or the owner, a held one is not."""
+    """D7, D8, D10, D11: a waiting message is deleted by its publisher or the owner, a held one is not."""
     alice.patch(queue, json={"options": {"pubsub#publish_model": "open"}})
     mine, theirs, others = (who.post(queue, content=b"x").headers["Location"] for who in (alice, bob, bob))
     assert problem(bob.delete(mine)) == (403, "forbidden")

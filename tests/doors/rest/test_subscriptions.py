@@ -496,7 +496,7 @@ def test_next(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bo
 
 
 def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
-    """RX6, §1.7: an ended lock, another's message, an unknown message: nobody else's work is touched."""
+    """RX6, D5, D8: an ended lock, another's message, an unknown message: nobody else's work is touched."""
     sent(alice, queue, "a")
     (message,) = held(alice, subscription)
     path, _, query = message["href"].partition("?")

@@ -24,7 +24,7 @@ def test_what_may_succeed_later_says_wait() -> None:
 @pytest.mark.parametrize(
     ("problem", "kind", "condition", "pubsub"),
     [
-        # §1.7 of the requirements, QX3
+        # D1 to D11, QX3
         (Problem.LOCKED_BY_ANOTHER, "cancel", "conflict", None),
         (Problem.FORBIDDEN, "auth", "forbidden", None),
         (Problem.LOCK_LOST, "wait", "unexpected-request", None),

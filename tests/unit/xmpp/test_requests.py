@@ -141,7 +141,7 @@ def test_bad_endings(fault: Fault, name: str, inside: str, about: str, problem: 
     ],
 )
 def test_several_are_retracted_or_none(read: Read, fault: Fault, inside: str, problem: Problem) -> None:
-    """XEP-0060 §12: several items are one command; one that is malformed, or too many, refuse all."""
+    """P20, XEP-0060 §12: several items are one command; one that is malformed, or too many, refuse all."""
     items = "<item id='a' token='7'/><item id='b' partition='2'/>"
     asked = read(_ending("retract", items), "get")
     singles = (Retract("jobs", _WORKER, "a", 7, "r1"), Retract("jobs", _WORKER, "b", None, "r1", 2))
