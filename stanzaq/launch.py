@@ -26,7 +26,7 @@ def main() -> None:
     except OSError as fault:
         if fault.errno not in _UNWRITABLE:
             raise
-        # Python writes at its end what is left.
+        # When it ends, Python writes what it has not written yet: that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(f"stanzaq: the output cannot be written: {fault.strerror}")
 

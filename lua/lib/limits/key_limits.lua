@@ -39,7 +39,7 @@ local function room(known)
   return known.most and math.min(left, known.most - known.locks) or left
 end
 
--- Records that a key with blocked items is at a bound, and when its time comes if it waits for that.
+-- Notes that a key with blocked items is at a bound; if that is its rate, also when the next of its items may go out.
 local function wait(group, known)
   redis.call('ZADD', key.key_blocked, call.partition_before.revision, group)
   if known.rate and not (known.most and known.locks >= known.most) then
@@ -74,7 +74,7 @@ function key_limits.wake(group)
   if redis.call('ZSCORE', key.key_blocked, group) then release(group) end
 end
 
--- Lets others of its key go out instead of an item that is delayed now. In order, those behind it wait on.
+-- Passes over an item that is delayed now: others of its key may go out. On an ordered node those behind it go on waiting.
 function key_limits.pass(position)
   local group = redis.call('HGET', key.group_of, position)
   if not group then return end
@@ -82,7 +82,7 @@ function key_limits.pass(position)
   key_limits.wake(group)
 end
 
--- Whether the next item may go out by the bounds of its key, whose count has it from now on; else it is blocked.
+-- Whether the bounds of its key let an item go out. If so, the counts of the key include it from now on; if not, it is blocked.
 function key_limits.admits(entry)
   local position = entry.position
   local group = redis.call('HGET', key.group_of, position)

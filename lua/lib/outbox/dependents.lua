@@ -1,8 +1,9 @@
 -- Items that wait until others have ended, their parents. `dependents` has a JSON record of each: `parents`, in the order of the publish,
 -- each with its `node`, that one's incarnation (`life`), its `item` and a `state`. That is '' until the parent's partition knows who waits,
--- then 'awaited' with that `partition` and the parent's `token` there, and in the end how the parent has ended. `regardless` says that the
--- item goes out however they end, `once` is by what a repeat of its publish is recognised. The cursor passes over such an item: it is made
--- ready when the last parent has ended. Until then the outbox has when a frontend asks for the parents, under `parents/POSITION`.
+-- then 'awaited' with that `partition` and the parent's `token` there, and in the end how the parent has ended. With `regardless` the
+-- item goes out however its parents end; `once` is the name by which a repeat of its publish is recognised. The cursor passes over such
+-- an item: it is made ready when the last parent has ended. Until then the outbox has when a frontend asks for the parents, under
+-- `parents/POSITION`.
 local dependents = {}
 
 local function entry(position)
