@@ -1,4 +1,4 @@
-"""Partitions for script tests, each on every server that must run the operations, in either packaging."""
+"""Partitions for tests of operations: as functions on Valkey, and a sample as scripts on Redis 7."""
 
 import secrets
 from collections.abc import Iterator
@@ -11,6 +11,10 @@ from broker.settings import Packaging
 from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import Queue, Runner
 from tests.lua.records import Records
+from tests.redis_latency import SEED
+
+_SEEN = pytest.StashKey[set[str]]()
+"""The files of which a test runs on both servers."""
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +27,19 @@ def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runn
         client.close()
 
 
-@pytest.fixture(params=["valkey", "redis7"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the first test of each file as a script on Redis 7 too, and `make soak` all of them: the text of both is the same."""
+    chosen = any("runner" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "runner" in metafunc.fixturenames and not chosen:
+        seen = metafunc.config.stash.setdefault(_SEEN, set())
+        sampled = metafunc.module.__name__ not in seen or SEED
+        seen.add(metafunc.module.__name__)
+        metafunc.parametrize("runner", ["valkey", "redis7"] if sampled else ["valkey"], indirect=True)
+
+
+@pytest.fixture
 def runner(request: pytest.FixtureRequest, runners: dict[str, Runner]) -> Runner:
-    """Return each server in turn."""
+    """Return a server."""
     return runners[request.param]
 
 
