@@ -6,6 +6,7 @@ Also the cost of an idle frontend.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import pytest
@@ -16,9 +17,11 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
 from broker.redis_core import core as core_module
+from broker.redis_core.commands.internal import PartitionCommand, Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until
 from broker.redis_core.maintenance.instances import DoorHeartbeat
+from broker.redis_core.partitions.pipeline import PartitionPipeline
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
@@ -92,6 +95,35 @@ async def test_idle_pipelines(
     # What was handed out is acknowledged as before.
     for each in door.deliveries:
         assert isinstance(await core.ask(Retract(node, W1, each.item_id, each.token)), Retracted)
+
+
+async def test_jobs_need_no_sweeps(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four frontends, 32 queues, 30 jobs a second: heartbeats tell what is sent, and no partition is swept for it."""
+    served = [await make_core() for _ in range(4)]
+    queues = [f"{node}/{number}" for number in range(32)]
+    for number, queue in enumerate(queues):
+        core, door = served[number % 4]
+        assert await core.ask(Declare(queue, ADMIN, {})) == Declared(queue)
+        assert isinstance(await core.ask(Subscribe(queue, W1, W1, 10)), Subscribed)
+    swept: list[Partition] = []
+    submit = PartitionPipeline.submit
+
+    def counted(pipeline: PartitionPipeline, command: PartitionCommand, reply: Callable[..., None]) -> None:
+        if isinstance(command, Sweep):
+            swept.append(Partition(pipeline.node, ""))
+        submit(pipeline, command, reply)
+
+    monkeypatch.setattr(PartitionPipeline, "submit", counted)
+    for number in range(60):
+        core, door = served[number % 4]
+        queue = queues[number % 32]
+        assert isinstance(await core.ask(Publish(queue, ADMIN, None, b"payload", 7)), Published)
+        found = door.deliveries
+        await door.until(partial(bool, found))
+        delivery = found.pop()
+        assert isinstance(await core.ask(Retract(queue, W1, delivery.item_id, delivery.token)), Retracted)
+        await asyncio.sleep(1 / 30)
+    assert len(swept) <= 8, "four a second"
 
 
 @pytest.mark.parametrize(
