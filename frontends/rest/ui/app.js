@@ -18,7 +18,7 @@ const SAID_MS = 8_000;
 
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
-const still = document.getElementById("still");
+const pauseUpdates = document.getElementById("pause-updates");
 const user = document.getElementById("user");
 const said = document.getElementById("said");
 
@@ -89,7 +89,7 @@ async function renew() {
     if (mine !== turn) return;
     view?.fill();
     const time = new Date().toLocaleTimeString("en-GB");
-    mood(held() ? "still" : "well", held() ? `held still at ${time}` : `live, ${time}`);
+    mood(paused() ? "paused" : "well", paused() ? `paused at ${time}` : `live, ${time}`);
   } catch (fault) {
     if (mine !== turn) return;
     if (fault.status === 401) return door(signedIn() ? fault.message : "");
@@ -100,11 +100,11 @@ async function renew() {
     }
     mood("away", fault.status === 0 ? "the service does not answer: trying again" : `trying again: ${fault.message}`);
   }
-  if (!held()) timer = setTimeout(renew, Math.max(LOOK_MS, IDLE_PARTS * (performance.now() - began)));
+  if (!paused()) timer = setTimeout(renew, Math.max(LOOK_MS, IDLE_PARTS * (performance.now() - began)));
 }
 
-function held() {
-  return still.getAttribute("aria-pressed") === "true";
+function paused() {
+  return pauseUpdates.getAttribute("aria-pressed") === "true";
 }
 
 // Messages and dialogs belong to the previous page.
@@ -215,8 +215,8 @@ addEventListener("hashchange", () => {
   // Keyboard users continue from here.
   (tab ? main.querySelector(`.tabs [data-part="${tab}"]`) : main.querySelector("h1"))?.focus();
 });
-still.addEventListener("click", () => {
-  still.setAttribute("aria-pressed", String(!held()));
+pauseUpdates.addEventListener("click", () => {
+  pauseUpdates.setAttribute("aria-pressed", String(!paused()));
   renew();
 });
 user.addEventListener("click", () => door(signedIn() ? "You are signed out." : ""));
