@@ -48,6 +48,7 @@ def test_rows(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
+@pytest.mark.soak
 def test_batches(tmp_path: Path) -> None:
     """Whole jobs in batches stand next to the same without, and to ejabberd's pubsub."""
     rows = _rows(tmp_path, "xmpp", "--batch", "20")
@@ -56,6 +57,7 @@ def test_batches(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "single_jobs", "two_frontends", "single_cpu_per_job"))
 
 
+@pytest.mark.soak
 def test_fairness(tmp_path: Path) -> None:
     """Quiet keys wait at most twice as long beside a noisy one, in jobs; costs stand next to those without turns."""
     rows = _rows(tmp_path, "core", "--fair")
@@ -63,6 +65,7 @@ def test_fairness(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values()) and rows["fair_wait_jobs"]["holds"]
 
 
+@pytest.mark.soak
 def test_worker(tmp_path: Path) -> None:
     """The rate and the processor time of the library's worker stand next to those of workers that write raw stanzas."""
     rows = _rows(tmp_path, "worker")
@@ -83,6 +86,7 @@ def test_rest(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
+@pytest.mark.soak
 def test_scale(tmp_path: Path) -> None:
     """The cost of few and many subscriptions and nodes is compared, each in a service of its own."""
     rows = _rows(tmp_path, "scale")
@@ -90,6 +94,7 @@ def test_scale(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
+@pytest.mark.soak
 def test_scale_of_processes(tmp_path: Path) -> None:
     """The processor time of a job, by kind of process, stands next to what the model expects."""
     rows = _rows(tmp_path, "scale", "--processes", "1")
@@ -98,6 +103,7 @@ def test_scale_of_processes(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
+@pytest.mark.soak
 def test_bounds(tmp_path: Path) -> None:
     """The longest script of a worst case, and the longest wait of others, are compared with a native command."""
     rows = _rows(tmp_path, "bounds", first=ONE_BOUND_OF_EACH_KIND)
@@ -105,11 +111,13 @@ def test_bounds(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for name, row in rows.items() if not name.startswith("idle"))
 
 
+@pytest.mark.soak
 def test_promptness(tmp_path: Path) -> None:
     """Sweeps that are due together, and the takeover from a dead frontend, are timed over two frontends."""
     assert list(_rows(tmp_path, "promptness")) == ["due_in_one_second", "takeover", "woken_elsewhere"]
 
 
+@pytest.mark.soak
 def test_amqp(tmp_path: Path) -> None:
     """Messages into the log and out of it are compared with the same Redis alone."""
     rows = _rows(tmp_path, "amqp")
@@ -126,6 +134,7 @@ def test_levels(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 and rows[name]["holds"] for name in names)
 
 
+@pytest.mark.soak
 def test_partitions(tmp_path: Path) -> None:
     """Nodes of 1, 2 and 3 partitions on one server and on a cluster: the load of each process, and what a job costs Redis."""
     rows = _rows(tmp_path, "core", "--partitions", "3")
