@@ -1,5 +1,5 @@
 -- The partition's clock, options and counters: read once when a script starts, written once when it ends.
--- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, collects = nil, ordered = nil, fence = nil, paused = nil, multi = nil, selects = nil, hinted = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
+-- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, collects = nil, ordered = nil, fence = nil, paused = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil
 local partition = {}
 
 -- HGETALL: few of the fields exist, so HMGET would look for most in vain.
@@ -16,13 +16,6 @@ local function session()
   local number = tonumber(string.sub(arg.frontend, slash + 1))
   arg.frontend = string.sub(arg.frontend, 1, slash - 1)
   return number
-end
-
--- Features that cost something in each call: set once a delivery was to be confirmed, a log had a reader, a JID had a second subscription, a
--- subscription had a selector, an item had a delay, priority or expiry.
-local function read_features(meta)
-  call.partition_confirms, call.partition_streams = meta.confirms == '1', meta.streams == '1'
-  call.partition_multi, call.partition_selects, call.partition_hinted = meta.multi == '1', meta.selects == '1', meta.hinted == '1'
 end
 
 -- Returns nil when the script may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` with the present revision
@@ -53,7 +46,6 @@ function partition.load()
   call.partition_fence = tonumber(meta.fence or 0)
   -- A paused node hands nothing out; its locks may still be ended.
   call.partition_paused = meta.paused == '1'
-  read_features(meta)
   call.partition_before = meta
   -- The log as a stream: limits of what is kept (0: no limit), how much is kept, up to where it was trimmed, and the last entry removed.
   call.partition_log_only = meta.queueing == '0'
@@ -76,16 +68,10 @@ function partition.drop(field)
   call.partition_before[field] = nil
 end
 
--- Turns on a feature of the partition, which others have not used. Operations skip features that are not turned on.
+-- Turns on a feature of the partition, such as `confirms` once a delivery is to be confirmed, or `hinted` once an item has a delay, a
+-- priority or an expiry. Operations skip the features that `before` does not have.
 function partition.turn_on(feature)
-  if call.partition_before[feature] == '1' then return end
-  partition.put(feature, '1')
-  read_features(call.partition_before)
-end
-
-function partition.turn_off(feature)
-  partition.drop(feature)
-  read_features(call.partition_before)
+  if not call.partition_before[feature] then partition.put(feature, '1') end
 end
 
 -- Moves the cursor: items up to there have been handed out, or are elsewhere.

@@ -28,16 +28,16 @@ function respond.make(results, hint, receive)
     more = 1
   else
     more = math.max(more, waiters.wake(hint))
-    if call.partition_streams then more = math.max(more, log_delivery.run(deliveries)) end
+    if call.partition_before.streams then more = math.max(more, log_delivery.run(deliveries)) end
     if call.partition_kept > 0 then more = math.max(more, trim.excess()) end
   end
-  if call.partition_selects then selection_progress.save() end
+  if call.partition_before.selects then selection_progress.save() end
   write_buffer.flush()
   if call.partition_collects then semaphore.tell() elseif more == 0 then asking.ask() end
   references.tell()
   partition.save()
   if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
-  local owed = call.dispatch_owed or call.partition_streams and not (call.caller_sends or call.caller_alone)
+  local owed = call.dispatch_owed or call.partition_before.streams and not (call.caller_sends or call.caller_alone)
   local due = owed and call.partition_now or next_due.time()
   if call.partition_before.limits and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end

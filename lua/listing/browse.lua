@@ -48,7 +48,7 @@ end
 local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
 if not call.partition_log_only then count = count - call.partition_kept end
 local theirs = {}
-for subid in string.gmatch(call.partition_multi and arg.subids or '', '%d+') do
+for subid in string.gmatch(call.partition_before.multi and arg.subids or '', '%d+') do
   for _, each in ipairs(subscription_ids.existing(subid)) do theirs[#theirs + 1] = each end
 end
 return respond.results({count, reached, results, theirs[1] and theirs or nil}, 0, more)

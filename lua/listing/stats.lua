@@ -21,13 +21,13 @@ end
 meet(redis.call('ZRANGE', key.ready, 0, 0)[1])
 -- Items that have a turn come before all others there.
 if call.partition_before.fair_at then meet(redis.call('ZRANGEBYSCORE', key.ready, 0, '+inf', 'LIMIT', 0, 1)[1]) end
-if call.partition_selects then
+if call.partition_before.selects then
   indexed = indexed + skipped_items.count()
   local first, last = scheduling.USUAL, scheduling.USUAL
-  if call.partition_hinted then first, last = 0, scheduling.LAST end
+  if call.partition_before.hinted then first, last = 0, scheduling.LAST end
   for rank = first, last do meet(skipped_items.first(rank)) end
 end
-if call.partition_hinted then
+if call.partition_before.hinted then
   indexed = indexed + redis.call('ZCOUNT', key.by_priority, 0, scheduling.LAST)
   for rank = 0, scheduling.LAST do
     local padded = redis.call('ZRANGEBYSCORE', key.by_priority, rank, rank, 'LIMIT', 0, 1)[1]

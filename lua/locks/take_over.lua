@@ -36,7 +36,7 @@ while i < #found[2] and not budget.over() do
   (reading and read or lock)(found[2][i], found[2][i + 1])
   i = i + 2
 end
-local rest = not reading and call.partition_streams and 'r0' or '0'
+local rest = not reading and call.partition_before.streams and 'r0' or '0'
 if i < #found[2] then
   rest = (reading and 'r' or 'l') .. cursor
 elseif found[1] ~= '0' then

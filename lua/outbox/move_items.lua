@@ -17,7 +17,7 @@ local function leave(row, entry)
     if call.partition_before.fair_at then fair_order.remove(position, entry) end
     write_buffer.add('ZREM', key.ready, position)
     write_buffer.add('ZREM', key.delayed, position)
-    if call.partition_selects then skipped_items.remove(position) end
+    if call.partition_before.selects then skipped_items.remove(position) end
   end
   write_buffer.add('HDEL', key.history, row.position)
   outcomes.note_end(row.position, row.item, 'dead', 'moved', '')

@@ -53,13 +53,13 @@ end
 function references.describe(flight)
   local reference = references.of(flight)
   if reference then return reference.collection, reference.whose ~= '' and reference.whose or nil end
-  if call.partition_multi then return '', flight.subid end
+  if call.partition_before.multi then return '', flight.subid end
 end
 
 -- Returns the same for a delivery: both after each other, with a blank between; empty for neither.
 function references.whose(reference, subid)
   if reference then return reference.collection .. ' ' .. reference.whose end
-  return call.partition_multi and ' ' .. subid or ''
+  return call.partition_before.multi and ' ' .. subid or ''
 end
 
 -- Tells the collections which references are free, and how each has ended.

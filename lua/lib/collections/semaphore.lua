@@ -258,7 +258,7 @@ function semaphore.lend()
         local subscriber = table.remove(line, at)
         local name, deadline = lend(subscriber, one)
         given[#given + 1] = {one.name, name, subscriber.subid, subscriber.jid, subscriptions.sending(subscriber), deadline,
-          call.partition_multi and subscriber.subid or ''}
+          call.partition_before.multi and subscriber.subid or ''}
         if subscriber.room > 0 then line[#line + 1] = subscriber end
         dealt = true
       end

@@ -6,7 +6,7 @@ local confirmations = {}
 
 -- Returns the stage of a delivery, how often it was sent at that stage, and the name of its message or an empty text.
 function confirmations.of(position)
-  local line = call.partition_confirms and redis.call('HGET', key.confirmations, position) or 'unacknowledged 1'
+  local line = call.partition_before.confirms and redis.call('HGET', key.confirmations, position) or 'unacknowledged 1'
   local stage, sent, message = string.match(line, '^(%S+) (%d+) ?(.*)$')
   return stage, tonumber(sent), message
 end

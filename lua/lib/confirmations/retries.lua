@@ -4,7 +4,7 @@ local retries = {LIMIT = 200, BYTES = 1048576}
 
 -- Returns the deliveries to send, and whether more are due.
 function retries.send()
-  local due = call.partition_confirms and call.caller_sends
+  local due = call.partition_before.confirms and call.caller_sends
     and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition_now, 'LIMIT', 0, retries.LIMIT) or {}
   local made, bytes = {}, 0
   for i, position in ipairs(due) do

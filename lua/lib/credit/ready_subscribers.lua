@@ -35,7 +35,7 @@ end
 
 -- Returns those that may get waiting items: subscribers without a selector, and of the others those that have not examined all.
 function ready_subscribers.for_waiting(count, first)
-  if not call.partition_selects then return ready_subscribers.all(count, first) end
+  if not call.partition_before.selects then return ready_subscribers.all(count, first) end
   local some, found = selection_progress.all(), {}
   if ready_subscribers.any_unselective() or #some > ready_subscribers.FEW then
     local named = selectors.subids()

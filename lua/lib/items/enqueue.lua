@@ -109,7 +109,7 @@ end
 function enqueue.replace(row)
   local known = call.enqueue_known[row.item]
   if row.hints ~= '' then partition.turn_on('hinted') end
-  if call.partition_hinted and not known.flight and not expiry.replace(known.position, row) then
+  if call.partition_before.hinted and not known.flight and not expiry.replace(known.position, row) then
     call.enqueue_count = call.enqueue_count - 1
     enqueue.append(row)
     outcomes.pass_on(known.position, call.enqueue_known[row.item].position)
@@ -127,7 +127,7 @@ function enqueue.replace(row)
   if not known.flight then
     redis.call('HDEL', key.history, known.position)
     -- Selectors were matched against the old payload.
-    if call.partition_selects and skipped_items.contains(known.position) then
+    if call.partition_before.selects and skipped_items.contains(known.position) then
       skipped_items.remove(known.position)
       redis.call('ZADD', scheduling.place(known.position))
     end

@@ -33,7 +33,7 @@ function items.waiting(position, item)
   -- An entry for another position is a version of that item, unless it became an item of its own.
   if entry and entry.at and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.group_of, position) == 0
-    and not (rank or call.partition_selects and skipped_items.contains(position)) then
+    and not (rank or call.partition_before.selects and skipped_items.contains(position)) then
     return nil
   end
   if entry and item and items.name(position, entry) ~= item then return nil end
@@ -69,8 +69,8 @@ function items.drop(position, entry)
   items.erase(position, entry.log_id, entry.item)
   write_buffer.add('ZREM', key.ready, position)
   write_buffer.add('ZREM', key.delayed, position)
-  if call.partition_selects then skipped_items.remove(position) end
-  if call.partition_hinted then scheduling.remove(position) end
+  if call.partition_before.selects then skipped_items.remove(position) end
+  if call.partition_before.hinted then scheduling.remove(position) end
   write_buffer.add('HDEL', key.history, position)
   if call.partition_before.dependents then dependents.leave(position) end
 end

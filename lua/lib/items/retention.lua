@@ -22,12 +22,12 @@ function retention.find_finished(places, ats)
   keep_out(done, places, 'HMGET', key.outbox_items)
   keep_out(done, places, 'ZMSCORE', key.ready)
   keep_out(done, places, 'ZMSCORE', key.delayed)
-  if call.partition_selects then
+  if call.partition_before.selects then
     local members = {}
     for i, position in ipairs(places) do members[i] = skipped_items.member('', position) end
     keep_out(done, members, 'ZMSCORE', key.skipped)
   end
-  if call.partition_hinted then
+  if call.partition_before.hinted then
     local members = {}
     for i, position in ipairs(places) do members[i] = positions.pad(position) end
     keep_out(done, members, 'ZMSCORE', key.by_priority)

@@ -46,10 +46,10 @@ end
 local function elsewhere(count)
   local found = {ready(count, 0), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
     redis.call('ZRANGE', key.lock_deadlines, 0, item_listing.MOST - 1), blocked_items.all(item_listing.MOST), {},
-    dependents.some(item_listing.MOST), call.partition_selects and skipped_items.after('', '', item_listing.MOST) or {}}
+    dependents.some(item_listing.MOST), call.partition_before.selects and skipped_items.after('', '', item_listing.MOST) or {}}
   local dying = redis.call('HSCAN', key.outbox_items, 0, 'COUNT', item_listing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
-  local ranked = call.partition_hinted and redis.call('ZRANGE', key.by_priority, 0, item_listing.MOST - 1) or {}
+  local ranked = call.partition_before.hinted and redis.call('ZRANGE', key.by_priority, 0, item_listing.MOST - 1) or {}
   for i, padded in ipairs(ranked) do ranked[i] = scheduling.unpad(padded) end
   found[#found + 1] = ranked
   if call.partition_before.fair_at then found[#found + 1] = ready(count, fair_order.HERE) end

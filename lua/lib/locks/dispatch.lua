@@ -76,7 +76,7 @@ end
 -- Takes items and returns them with the subscribers that may get them, or nil without credit. The third value is all the credit there is,
 -- if that is known.
 local function take(want)
-  if call.partition_selects and not skipped_items.finished() then return matching.take(want, credit.candidates) end
+  if call.partition_before.selects and not skipped_items.finished() then return matching.take(want, credit.candidates) end
   -- One subscriber more than items, so that the last holder of an item can be avoided.
   local queue, room = credit.candidates(want + 1)
   if room == 0 then return nil end
@@ -86,7 +86,7 @@ end
 
 -- Whether one command shows that nothing waits.
 local function is_empty()
-  local elsewhere = call.partition_selects or call.partition_hinted or call.partition_cursor ~= call.partition_tail
+  local elsewhere = call.partition_before.selects or call.partition_before.hinted or call.partition_cursor ~= call.partition_tail
   return not elsewhere and redis.call('EXISTS', key.ready) == 0
 end
 
@@ -94,7 +94,7 @@ end
 local function is_owed()
   if is_empty() then return false end
   if #credit.candidates(1) > 0 then return true end
-  return call.partition_selects and credit.anybody() and ready_queue.waits_unexamined()
+  return call.partition_before.selects and credit.anybody() and ready_queue.waits_unexamined()
 end
 
 -- Returns the deliveries made, and whether more could be made at once: then the caller runs `sweep`. `hint` is the expected number of

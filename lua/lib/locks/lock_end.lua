@@ -18,7 +18,7 @@ local function unlock(flight)
   write_buffer.add('ZREM', key.lock_deadlines, flight.position)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
-  if call.partition_confirms then confirmations.remove(flight.position) end
+  if call.partition_before.confirms then confirmations.remove(flight.position) end
   if call.partition_before.keyed then key_limits.unlock(flight.position) end
   if call.partition_before.referenced then references.free(flight) end
   if call.partition_before.progress then write_buffer.add('HDEL', key.progress, flight.position, worker_deaths.mark(flight.position)) end
@@ -39,9 +39,9 @@ local function finish(flight, successor, acknowledged)
     items.erase(flight.position, flight.log_id, name)
   end
   if flight.attempt ~= '1' then write_buffer.add('HDEL', key.history, flight.position) end
-  if call.partition_hinted then scheduling.remove(flight.position) end
-  local entry = successor and (call.partition_hinted or call.partition_ordered) and log_entries.get(successor)
-  local scheduled = entry and call.partition_hinted and scheduling.add(successor, entry)
+  if call.partition_before.hinted then scheduling.remove(flight.position) end
+  local entry = successor and (call.partition_before.hinted or call.partition_ordered) and log_entries.get(successor)
+  local scheduled = entry and call.partition_before.hinted and scheduling.add(successor, entry)
   local grouped = group_order.replace(flight.position, entry and not scheduled and successor, entry and entry.key)
   if successor then
     write_buffer.add('HDEL', key.successors, flight.position)
@@ -83,11 +83,12 @@ function lock_end.release(flight, kind, request)
   local attempt, counts = tonumber(flight.attempt), not request.untried
   local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
   local reason, dead = request.reason or '', call.partition_dead_letters and (tried or request.dead_letter)
-  local entry = not successor and (dead or call.partition_hinted) and log_entries.get(flight.log_id)
+  local reads = not successor and (dead or call.partition_before.hinted)
+  local entry = reads and log_entries.get(flight.log_id)
   if successor then
     finish(flight, successor, false)
     outcomes.pass_on(flight.position, successor)
-  elseif entry == nil then
+  elseif reads and not entry then
     kind, reason = 'cancelled', 'removed'
     finish(flight, nil, false)
     outcomes.note_end(flight.position, flight.item, 'cancelled', reason, '')
@@ -99,7 +100,7 @@ function lock_end.release(flight, kind, request)
     outcomes.note_end(flight.position, flight.item, 'dead', reason, '')
   else
     attempt_history.add(flight, kind, reason, request.untried)
-    local delay, over = request.delay_ms, call.partition_hinted and expiry.expire_or_wait(flight, entry, attempt)
+    local delay, over = request.delay_ms, call.partition_before.hinted and expiry.expire_or_wait(flight, entry, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
       rare_keys.note()
@@ -122,7 +123,7 @@ function lock_end.update_turns()
   write_buffer.flush()
   for subid in pairs(call.lock_end_touched) do
     local subscriber = credit.renew(subid, call.lock_end_arrived[subid])
-    if call.partition_multi and not subscriber then subscription_ids.tidy(subid) end
+    if call.partition_before.multi and not subscriber then subscription_ids.tidy(subid) end
     waiters.make_room(subid)
   end
 end

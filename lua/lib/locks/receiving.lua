@@ -1,4 +1,4 @@
--- Locks items for pull subscriptions, leases and links, and lists what these hold. Must not know who waits.
+-- Locks items for pull subscriptions, leases and links, and lists what these hold. Must not know who is woken.
 -- CALL: bytes = 0, fresh = nil
 -- The bytes of what was locked; `fresh`: by token, how many ms an item that is locked for the first time has waited, or -1 at a later
 -- attempt.
@@ -14,7 +14,7 @@ function receiving.renew_lease(row)
 end
 
 local function take_next(subscriber, want)
-  if call.partition_selects and not skipped_items.finished() then
+  if call.partition_before.selects and not skipped_items.finished() then
     return matching.take(want, function() return {subscriber} end) or {}
   end
   return ready_queue.take(want)

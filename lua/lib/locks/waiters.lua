@@ -87,7 +87,7 @@ end
 
 -- Whether an item waits that a subscription selects.
 function waiters.has_match(subid)
-  if call.partition_selects and selectors.get(subid) then return selection.has_match(subid) end
+  if call.partition_before.selects and selectors.get(subid) then return selection.has_match(subid) end
   return ready_queue.waits()
 end
 
@@ -121,7 +121,7 @@ function waiters.wake(count)
   if not meta.waits or call.partition_paused or call.dispatch_owed or partition_owner.get() then return 0 end
   if count == 0 or not next_ones(1)[1] or not ready_queue.waits() then return 0 end
   if meta.limits and hand_out_limits.room() == 0 then return 0 end
-  if call.partition_selects then return tell_selecting() end
+  if call.partition_before.selects then return tell_selecting() end
   tell_some(count)
   return 0
 end

@@ -14,7 +14,7 @@ end
 
 -- A partition without readers so far is not searched.
 function log_readers.get(subid)
-  local line = call.partition_streams and redis.call('HGET', key.readers, subid)
+  local line = call.partition_before.streams and redis.call('HGET', key.readers, subid)
   return line and log_readers.read(subid, line) or nil
 end
 

@@ -53,7 +53,7 @@ function reader_window.rewind(reader)
 end
 
 function reader_window.forget(subid)
-  if not call.partition_streams then return false end
+  if not call.partition_before.streams then return false end
   redis.call('ZREM', key.readers_ready, subid)
   remove_uncommitted(whole(subid))
   return redis.call('HDEL', key.readers, subid) == 1

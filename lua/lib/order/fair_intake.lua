@@ -30,7 +30,7 @@ local function add_some(count)
   local back = redis.call('ZRANGEBYSCORE', key.ready, 0, '+inf', 'LIMIT', 0, count)
   add_all(back)
   if #back > 0 then return true end
-  local ranked = call.partition_hinted and scheduling.take(count, 0, scheduling.LAST) or {}
+  local ranked = call.partition_before.hinted and scheduling.take(count, 0, scheduling.LAST) or {}
   add_all(ranked)
   if #ranked > 0 then return true end
   if call.partition_cursor == call.partition_tail then return false end

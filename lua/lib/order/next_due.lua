@@ -14,9 +14,9 @@ function next_due.time()
   soonest = soonest and tonumber(soonest) or 0
   local delayed = rare_keys.any() and redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
-  local over = call.partition_hinted and redis.call('ZRANGE', key.expirations, 0, 0, 'WITHSCORES')[2]
+  local over = call.partition_before.hinted and redis.call('ZRANGE', key.expirations, 0, 0, 'WITHSCORES')[2]
   if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
-  local again = call.partition_confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
+  local again = call.partition_before.confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
   local next = (rare_keys.any() or call.partition_before.replies) and outbox.next()
   if next and (soonest == 0 or next < soonest) then soonest = next end

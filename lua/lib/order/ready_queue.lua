@@ -6,7 +6,7 @@ local ready_queue = {DUE = 200, TURNS = 'turns'}
 
 -- Expires items, and moves those whose delay is over from `delayed` to where they may go out.
 function ready_queue.promote()
-  if call.partition_hinted then expiry.sweep() end
+  if call.partition_before.hinted then expiry.sweep() end
   local more = call.partition_before.keyed and key_limits.promote() or call.expiry_more
   if not rare_keys.any() then
     call.ready_queue_more = more
@@ -15,7 +15,7 @@ function ready_queue.promote()
   local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', call.partition_now, 'LIMIT', 0, ready_queue.DUE), 0
   while moved < #due and call.expiry_bytes < expiry.BYTES do
     moved = moved + 1
-    if not (call.partition_hinted and expiry.is_past_cursor(due[moved])) then write_buffer.add('ZADD', scheduling.place(due[moved])) end
+    if not (call.partition_before.hinted and expiry.is_past_cursor(due[moved])) then write_buffer.add('ZADD', scheduling.place(due[moved])) end
   end
   call.ready_queue_more = moved == ready_queue.DUE or moved < #due or more
   if moved > 0 then redis.call('ZREM', key.delayed, unpack(due, 1, moved)) end
@@ -25,12 +25,12 @@ end
 -- Whether items wait that may go out and were not skipped.
 function ready_queue.waits_unexamined()
   return call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
-    or call.partition_hinted and scheduling.has_ranks(0, scheduling.LAST)
+    or call.partition_before.hinted and scheduling.has_ranks(0, scheduling.LAST)
 end
 
 -- Whether items wait that may go out, or only such that nobody selects.
 function ready_queue.waits()
-  return ready_queue.waits_unexamined() or call.partition_selects and skipped_items.after('', '', 1)[1] ~= nil
+  return ready_queue.waits_unexamined() or call.partition_before.selects and skipped_items.after('', '', 1)[1] ~= nil
 end
 
 -- Whether the items taken so far have used up the budget.
@@ -40,7 +40,7 @@ end
 
 -- Whether the bounds of its key let an item go out; a selected item is asked for when it is chosen.
 local function by_key(entry)
-  return not call.key_limits_applied or call.partition_selects or key_limits.admits(entry)
+  return not call.key_limits_applied or call.partition_before.selects or key_limits.admits(entry)
 end
 
 -- Returns up to `count` positions from `ready`; with `first` and `last` those of these ranks from `by_priority`, and with TURNS as
@@ -118,12 +118,12 @@ end
 function ready_queue.next(count)
   local taken = {}
   if call.partition_before.fair then fair_intake.run() end
-  if call.partition_hinted then from_ready(count, taken, 0, scheduling.USUAL - 1) end
+  if call.partition_before.hinted then from_ready(count, taken, 0, scheduling.USUAL - 1) end
   if call.partition_before.fair_at then from_ready(count - #taken, taken, ready_queue.TURNS) end
   if call.partition_before.fair then return taken end
   from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
-  if call.partition_hinted and call.partition_cursor == call.partition_tail then
+  if call.partition_before.hinted and call.partition_cursor == call.partition_tail then
     from_ready(count - #taken, taken, scheduling.USUAL + 1, scheduling.LAST)
   end
   return taken
@@ -142,7 +142,7 @@ end
 
 -- Takes skipped items too, and first; the caller locks or drops each of them.
 function ready_queue.take(count)
-  if not call.partition_selects then return ready_queue.next(count) end
+  if not call.partition_before.selects then return ready_queue.next(count) end
   local taken, places = {}, nil
   repeat
     places = skipped_items.after('', '', log_entries.fit(count - #taken))
@@ -155,9 +155,9 @@ end
 -- Takes the oldest item of the lowest priority, whatever the fair order; returns nil for none. Of one priority the skipped ones are older.
 function ready_queue.take_lowest()
   local last, first, taken = scheduling.LAST, 0, {}
-  if not call.partition_hinted then last, first = scheduling.USUAL, scheduling.USUAL end
+  if not call.partition_before.hinted then last, first = scheduling.USUAL, scheduling.USUAL end
   for rank = last, first, -1 do
-    local position = call.partition_selects and skipped_items.first(rank)
+    local position = call.partition_before.selects and skipped_items.first(rank)
     if position and (scheduling.rank(position) or scheduling.USUAL) == rank then
       from_skipped({position}, taken)
     elseif rank == scheduling.USUAL then

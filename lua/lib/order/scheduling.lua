@@ -44,7 +44,7 @@ end
 
 -- Returns the index of an item that may go out and that the cursor will not reach, as arguments of ZADD.
 function scheduling.place(position)
-  local rank = call.partition_hinted and scheduling.rank(position)
+  local rank = call.partition_before.hinted and scheduling.rank(position)
   if rank then return key.by_priority, rank, positions.pad(position) end
   return key.ready, positions.place(position), position
 end

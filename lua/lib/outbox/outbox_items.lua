@@ -18,7 +18,7 @@ end
 function outbox_items.start(position, entry, attempts, jid, reason)
   write_buffer.add('HSET', key.outbox_items, position, write(attempts, jid, '', reason))
   if entry.item ~= '' then write_buffer.add('HDEL', key.index, entry.item) end
-  if call.partition_hinted then scheduling.remove(position) end
+  if call.partition_before.hinted then scheduling.remove(position) end
   group_order.remove(position)
   outbox.put('item/' .. position)
 end

@@ -38,7 +38,7 @@ end
 local function has_earlier()
   if call.partition_before.fair then return false end
   return redis.call('EXISTS', key.ready) == 1
-    or call.partition_hinted and (scheduling.has_ranks(0, scheduling.USUAL - 1) or skipped_items.has_low_priority()
+    or call.partition_before.hinted and (scheduling.has_ranks(0, scheduling.USUAL - 1) or skipped_items.has_low_priority()
       and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.USUAL + 1, scheduling.LAST)))
 end
 

@@ -30,7 +30,7 @@ end
 -- Skips the next items of the queue; returns false when there are none, or the bound is reached.
 function selection.pass()
   -- An item that came back may be examined for every selector before the work is counted again; a new one has been examined for none.
-  local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
+  local back = call.partition_before.hinted or redis.call('EXISTS', key.ready) == 1
   local items = check_work() and {} or ready_queue.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     note_seen(entry)

@@ -23,7 +23,7 @@ end
 
 -- Returns the selector in the form that subscriptions and partitions exchange; nil without one.
 function selectors.line(subid)
-  local selector = call.partition_selects and selectors.get(subid)
+  local selector = call.partition_before.selects and selectors.get(subid)
   return selector and selector.line or nil
 end
 

@@ -8,7 +8,7 @@ local skipped_items = {MOST = 1000}
 
 -- Returns a text of digits that sorts as items go out: a padded position begins with seven zeros and another digit.
 function skipped_items.place(position)
-  if not call.partition_hinted then
+  if not call.partition_before.hinted then
     -- Cached: many subscribers search the same items.
     call.skipped_items_places = call.skipped_items_places or {}
     call.skipped_items_places[position] = call.skipped_items_places[position] or positions.pad(position)
@@ -130,6 +130,6 @@ end
 -- Turns selection off when no selector and no skipped item is left; returns whether it did.
 function skipped_items.finished()
   if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.skipped) == 1 then return false end
-  partition.turn_off('selects')
+  partition.drop('selects')
   return true
 end

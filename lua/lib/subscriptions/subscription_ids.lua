@@ -5,7 +5,7 @@ local subscription_ids = {MOST = 32, COLLECTED = 2 ^ 51}
 
 -- Returns all subids that one JID has had, given one of them.
 function subscription_ids.family(subid)
-  local line, found = call.partition_multi and redis.call('HGET', key.subids, subid), {}
+  local line, found = call.partition_before.multi and redis.call('HGET', key.subids, subid), {}
   for each in string.gmatch(line or subid, '%d+') do found[#found + 1] = each end
   return found
 end
