@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from stanzaq.errors import StanzaqError
 
-MOST: Final = 100
+_MOST: Final = 100
 """The rows of a request that every service with batches takes."""
 
 _BYTES: Final = 32_768
@@ -65,12 +65,15 @@ class _Batch(Generic[Told]):
 class Gatherer(Generic[Where, Told]):
     """Gathers the rows that go to the same place, such as a node."""
 
-    def __init__(self, send: Callable[[Where, Mapping[str, str]], Awaitable[Told | None]], most: int = MOST) -> None:
-        """Gather up to `most` rows for `send`, which gets them by item and returns None if their outcomes are not known.
+    def __init__(self, send: Callable[[Where, Mapping[str, str]], Awaitable[Told | None]]) -> None:
+        """Gather rows for `send`, which gets them by item and returns None if their outcomes are not known.
 
         It may raise StanzaqError.
         """
-        self._send, self._most = send, most
+        self._send = send
+        self.most = _MOST
+        """Most rows of a request."""
+
         self._open: dict[Where, _Batch[Told]] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -92,7 +95,7 @@ class Gatherer(Generic[Where, Told]):
         """Add a row to the batch of this turn and return its answer; a fault's traceback keeps no more than that."""
         batch = self._open.get(where)
         if batch is None or not batch.add(item, row):
-            batch = self._open[where] = _Batch(self._most)
+            batch = self._open[where] = _Batch(self.most)
             batch.add(item, row)
             asyncio.get_running_loop().call_soon(self._close, where, batch)
         return batch.answers[item]

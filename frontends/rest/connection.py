@@ -64,7 +64,9 @@ class Connection(HttpToolsProtocol):
         self._framing_bytes = 0
         """Bytes of the reads since the last in which a head ended or bytes of a body came."""
         self._repeating = False
+        """Whether a new parser is told again of a head that has been read."""
         self._refused = False
+        """Whether a refusal ends the connection: nothing more is read."""
         self._placed = False
         self.address = ""
         """The address of the peer, perhaps a proxy."""

@@ -71,7 +71,7 @@ def read(version: str, method: str, target: bytes, raw: Iterable[tuple[bytes, by
     # RFC 9112 §3.2.2: the host in the target replaces that of the field.
     fields |= {"host": host} if host else {}
     # RFC 9112 §3.2: HTTP/1.0 knows no such field.
-    if not _HOST.fullmatch(fields.get("host", "" if version == "1.0" else " ")):
+    if ("host" not in fields and version != "1.0") or not _HOST.fullmatch(fields.get("host", "")):
         detail = "Host: it must be there, once, and be a name, optionally with a port"
         raise Fault(HTTPStatus.BAD_REQUEST, Problem.BAD_REQUEST.value, detail, {"Connection": "close"})
     return Head(path, fields)

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from stanzaq.account import HttpAccount
 from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.gatherer import MOST, Gatherer
+from stanzaq.gatherer import Gatherer
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
@@ -82,7 +82,7 @@ class HttpTransport:
     def __init__(self, account: HttpAccount, *, create: bool) -> None:
         """Use an account; `create` missing nodes."""
         self._connection = Connection(account)
-        self._gatherer: Gatherer[str, messages.Outcomes] = Gatherer(self._acknowledge_all)
+        self._gatherer = Gatherer(self._acknowledge_all)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
         # Those of locks that the worker has let go of without a word are forgotten.
@@ -95,8 +95,7 @@ class HttpTransport:
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items until `close`; raises StanzaqError."""
         self._receiver = receiver
-        if nodes:
-            self._gatherer = Gatherer(self._acknowledge_all, max(2, min(MOST, *nodes.values()) // _PARTS))
+        self._gatherer.most = max(2, min([self._gatherer.most, *nodes.values()]) // _PARTS)
         try:
             async with asyncio.TaskGroup() as group:
                 for node, credit in nodes.items():
