@@ -289,7 +289,7 @@ def version() -> None:
 
 
 def _run_library(command: str, context: typer.Context) -> None:
-    from stanzaq import shell  # noqa: PLC0415
+    from stanzaq.command import shell  # noqa: PLC0415
 
     shell.main([command, *context.args])
 

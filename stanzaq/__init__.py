@@ -5,11 +5,11 @@ import `broker` or `frontends`.
 """
 
 from stanzaq.errors import StanzaqError
-from stanzaq.hooks import Run as CallNext
 from stanzaq.job import Job
-from stanzaq.publisher import Publisher, Reply
+from stanzaq.publisher.publisher import Publisher, Reply
 from stanzaq.retry import Reject, Retry
-from stanzaq.transport import Schedule
-from stanzaq.worker import Worker
+from stanzaq.transport.interface import Schedule
+from stanzaq.worker.hooks import Run as CallNext
+from stanzaq.worker.worker import Worker
 
 __all__ = ["CallNext", "Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]

@@ -1,6 +1,6 @@
 """`python -m stanzaq`: the library's commands."""
 
-from stanzaq.shell import main
+from stanzaq.command.shell import main
 
 if __name__ == "__main__":
     main()

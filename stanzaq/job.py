@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from stanzaq.transport import Progress
+from stanzaq.transport.interface import Progress
 
 if TYPE_CHECKING:
     # typing has defaults only from Python 3.13 on. Type checkers bring this module; it needs not be installed.

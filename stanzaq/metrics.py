@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from stanzaq.hooks import Run
 from stanzaq.job import Job
 from stanzaq.retry import Reject
+from stanzaq.worker.hooks import Run
 
 _JOBS: Final = Counter(
     "stanzaq_worker_jobs", "Jobs that have ended: done, retried, dead or cancelled", ["node", "outcome"]

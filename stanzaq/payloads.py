@@ -21,7 +21,7 @@ import msgspec
 
 from stanzaq.job import Job
 from stanzaq.retry import Reject
-from stanzaq.transport import Content
+from stanzaq.transport.interface import Content
 
 JSON: Final = "application/json"
 XML: Final = "application/xml"

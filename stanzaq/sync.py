@@ -16,12 +16,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
-from stanzaq import publisher
-from stanzaq.account import Password, Tls
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.publisher import Parent
-from stanzaq.transport import Schedule
+from stanzaq.publisher import publisher
+from stanzaq.publisher.publisher import Parent
+from stanzaq.transport.account import Password, Tls
+from stanzaq.transport.interface import Schedule
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Reply:
         self._wait = wait
 
     def result(self, timeout: Duration | None = None) -> Any:  # noqa: ANN401
-        """Block until the item has ended; returns and raises as `stanzaq.publisher.Reply.result` does."""
+        """Block until the item has ended; returns and raises as `Reply.result` does."""
         return self._wait(self._reply.result(), timeout)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from opentelemetry import propagate, trace
 
-from stanzaq.hooks import Run
 from stanzaq.job import Job
+from stanzaq.worker.hooks import Run
 
 _TRACER: Final = trace.get_tracer("stanzaq")
 

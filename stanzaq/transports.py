@@ -5,9 +5,9 @@ from importlib.util import find_spec
 from typing import Final
 from urllib.parse import urlsplit
 
-from stanzaq.account import Account, HttpAccount, Password, Tls
 from stanzaq.errors import StanzaqError
-from stanzaq.transport import Sender, Transport
+from stanzaq.transport.account import Account, HttpAccount, Password, Tls
+from stanzaq.transport.interface import Sender, Transport
 
 _GROUP_BYTES: Final = 255
 """The longest name of a group that the service accepts."""

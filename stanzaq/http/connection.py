@@ -15,12 +15,12 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from stanzaq.account import HttpAccount
-from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.messages import Refusal
-from stanzaq.transport import Content
+from stanzaq.transport.account import HttpAccount
+from stanzaq.transport.backoff import Backoff
+from stanzaq.transport.interface import Content
 
 log = logging.getLogger("stanzaq")
 

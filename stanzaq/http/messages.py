@@ -9,10 +9,10 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, Scheduling, line
+from stanzaq.transport import traceparent
+from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outcome, Progress, Scheduling, line
 
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from stanzaq.account import HttpAccount
 from stanzaq.errors import StanzaqError
-from stanzaq.gatherer import Gatherer
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
-from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
+from stanzaq.transport.account import HttpAccount
+from stanzaq.transport.gatherer import Gatherer
+from stanzaq.transport.interface import Outcome, Outgoing, Save, Schedule, Scheduling
 
 _PAUSE_SECONDS: Final = 0.5
 

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from stanzaq.account import HttpAccount
-from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
-from stanzaq.gatherer import Gatherer
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection, LostError
 from stanzaq.http.messages import Addresses
 from stanzaq.retry import Release
-from stanzaq.transport import READY, Content, Lock, Progress, Receiver
+from stanzaq.transport.account import HttpAccount
+from stanzaq.transport.backoff import Backoff
+from stanzaq.transport.gatherer import Gatherer
+from stanzaq.transport.interface import READY, Content, Lock, Progress, Receiver
 
 log = logging.getLogger("stanzaq")
 

@@ -31,11 +31,11 @@ from broker.settings import CommandSettings, NodeCreation
 from frontends.tools.servers.redis import RedisServer
 from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
-from stanzaq.hooks import Run
 from stanzaq.job import Job
-from stanzaq.publisher import Parent, Reply, make_item
+from stanzaq.publisher.publisher import Parent, Reply, make_item
 from stanzaq.testing.core import OWNER, CoreTransport, ask, content, publish
-from stanzaq.worker import Worker
+from stanzaq.worker.hooks import Run
+from stanzaq.worker.worker import Worker
 
 _DATABASES: Final = 64
 _LOOK_SECONDS: Final = 0.005

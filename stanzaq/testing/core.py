@@ -22,10 +22,10 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Published, Refused, Renewed, Result
 from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp.errors import WIRE, wire
-from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Lock, Outcome, Outgoing, Progress, Receiver, line
+from stanzaq.transport import traceparent
+from stanzaq.transport.interface import Content, Delivery, Lock, Outcome, Outgoing, Progress, Receiver, line
 from stanzaq.xmpp.stanzas import sayable
 
 OWNER: Final = Jid("owner@localhost/test")

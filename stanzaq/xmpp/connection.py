@@ -19,9 +19,9 @@ from xml.sax.saxutils import quoteattr
 from slixmpp import ClientXMPP
 from slixmpp.xmlstream.stanzabase import StanzaBase
 
-from stanzaq.account import Account
-from stanzaq.backoff import Backoff
 from stanzaq.errors import StanzaqError
+from stanzaq.transport.account import Account
+from stanzaq.transport.backoff import Backoff
 from stanzaq.xmpp.stanzas import AWAY, CLIENT, UNSAYABLE, Refusal, describe, refusal
 
 log = logging.getLogger("stanzaq")

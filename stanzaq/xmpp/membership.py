@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stanzaq.errors import StanzaqError
-from stanzaq.transport import Receiver
+from stanzaq.transport.interface import Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 

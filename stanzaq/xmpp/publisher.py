@@ -10,10 +10,10 @@ from typing import Final
 from weakref import WeakSet, WeakValueDictionary
 from xml.etree.ElementTree import Element
 
-from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
-from stanzaq.gatherer import Gatherer
-from stanzaq.transport import Outcome, Outgoing, Save, Schedule, Scheduling
+from stanzaq.transport.account import Account
+from stanzaq.transport.gatherer import Gatherer
+from stanzaq.transport.interface import Outcome, Outgoing, Save, Schedule, Scheduling
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 

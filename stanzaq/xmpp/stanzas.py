@@ -13,11 +13,11 @@ from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
-from stanzaq import traceparent
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Outcome, Progress, Schedule, Scheduling, line
+from stanzaq.transport import traceparent
+from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outcome, Progress, Schedule, Scheduling, line
 
 CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"

@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from stanzaq.account import Account
 from stanzaq.errors import StanzaqError
-from stanzaq.gatherer import Gatherer
 from stanzaq.retry import Release
-from stanzaq.transport import READY, Content, Lock, Progress, Receiver
+from stanzaq.transport.account import Account
+from stanzaq.transport.gatherer import Gatherer
+from stanzaq.transport.interface import READY, Content, Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.membership import Membership

@@ -15,7 +15,7 @@ import pytest
 
 from frontends.tools.servers.redis import RedisServer, valkey_binary
 from stanzaq import Job, Publisher, Retry, Worker
-from stanzaq.account import Account
+from stanzaq.transport.account import Account
 from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from tests.certificates import Authority

@@ -12,8 +12,8 @@ import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
 from stanzaq import Publisher, StanzaqError
-from stanzaq.outbox import Outbox
-from stanzaq.transport import Outgoing
+from stanzaq.publisher.outbox import Outbox
+from stanzaq.transport.interface import Outgoing
 from stanzaq.xmpp import connection
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join
@@ -139,7 +139,7 @@ async def test_reconnected(given: dict[str, Any], owner: Client, between: Betwee
 _KILLED = """
 import asyncio, os, signal, sys
 from stanzaq import Publisher
-from stanzaq.outbox import Outbox
+from stanzaq.publisher.outbox import Outbox
 
 save = Outbox.save
 

@@ -35,7 +35,7 @@ slixmpp.ClientXMPP = Plain
 
 # The programs name an account of example.org, where DNS finds no server of ours.
 AT_HOME = """
-from stanzaq.account import Account
+from stanzaq.transport.account import Account
 read = Account.read.__func__
 here = {user!r}, {service!r}, None, "127.0.0.1:{port}", "disabled"
 Account.read = classmethod(lambda cls, *asked: read(cls, *here))

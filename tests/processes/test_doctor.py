@@ -95,7 +95,7 @@ def test_as_it_should_be() -> None:
 
 def test_output_that_cannot_be_written() -> None:
     """On a full disk a command ends with one line that says so, whatever it prints."""
-    program = [sys.executable, "-c", "from stanzaq.launch import main; main()"]
+    program = [sys.executable, "-c", "from stanzaq.command.launch import main; main()"]
     with RedisServer(options=GOOD) as server, Path("/dev/full").open("w") as full:
         settings = {"STANZAQ_REDIS_URL": server.url, "STANZAQ_ADMINS": ALICE}
         for words in (["doctor"], ["doctor", "--json"], ["node", "create", "a", "--json"], ["--version"]):

@@ -153,7 +153,7 @@ def _play(python: Path, project: Path, *arguments: str) -> subprocess.CompletedP
 
 
 _PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist")
-_COMMAND = "from stanzaq.launch import main; main()"
+_COMMAND = "from stanzaq.command.launch import main; main()"
 
 
 def test_library_beside_own_modules(library: Path, project: Path) -> None:

@@ -19,8 +19,8 @@ from broker.settings import (
     load_command,
     load_redis,
 )
-from stanzaq.account import PASSWORD
-from stanzaq.shell import URL
+from stanzaq.command.shell import URL
+from stanzaq.transport.account import PASSWORD
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,9 @@ from tests.waiting import PATIENCE_SECONDS
 _PROGRAM: Final = """
 import asyncio, sys, time
 from datetime import UTC, datetime, timedelta
-from stanzaq import Job, StanzaqError, Worker, callers, runs, stopping, transports, worker as working
-from stanzaq.transport import Content, Delivery, Lock
+from stanzaq import Job, StanzaqError, Worker, transports
+from stanzaq.worker import callers, runs, stopping, worker as working
+from stanzaq.transport.interface import Content, Delivery, Lock
 
 if sys.argv[1] in ("ignores", "refused"):
     runs.SETTLE_SECONDS = callers.SETTLE_SECONDS = 0.2

@@ -9,10 +9,10 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from stanzaq import StanzaqError
-from stanzaq.account import Account
-from stanzaq.gatherer import Gatherer
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Hints, Lock, Outgoing
+from stanzaq.transport.account import Account
+from stanzaq.transport.gatherer import Gatherer
+from stanzaq.transport.interface import Content, Hints, Lock, Outgoing
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender

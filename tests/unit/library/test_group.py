@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from stanzaq import Job, StanzaqError, Worker
-from stanzaq.account import Account
-from stanzaq.transport import Delivery, Lock
+from stanzaq.transport.account import Account
+from stanzaq.transport.interface import Delivery, Lock
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.worker import XmppTransport

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nowhere import Result  # type: ignore[import-not-found]  # what only type checkers know
 
-    from stanzaq.transport import Receiver
+    from stanzaq.transport.interface import Receiver
 
 
 def worker() -> Worker:
@@ -337,7 +337,7 @@ async def test_no_traceback_for_what_is_asked(caplog: pytest.LogCaptureFixture) 
 
 async def test_what_has_begun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that has run for a while is told to have begun, once and alone; a short one costs no request."""
-    monkeypatch.setattr("stanzaq.runs._TOLD_SECONDS", 0.02)
+    monkeypatch.setattr("stanzaq.worker.runs._TOLD_SECONDS", 0.02)
     service, go_on = Service(), asyncio.Event()
 
     async def handler(job: Job[Any]) -> None:
@@ -457,7 +457,7 @@ async def test_a_process_that_cannot_start(fault: Exception, monkeypatch: pytest
 
     service, made = _Endless(), worker()
     played = runs(service, in_process, payload=str, run_in="process")
-    monkeypatch.setattr("stanzaq.processes.ProcessPoolExecutor", Broken)
+    monkeypatch.setattr("stanzaq.worker.processes.ProcessPoolExecutor", Broken)
     played.deliver(delivery(body=b'"fine"'))
     await until(lambda: service.told)
     ((_item, end),) = service.told

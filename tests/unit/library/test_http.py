@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stanzaq import Publisher, StanzaqError, Worker, transports
-from stanzaq.account import HttpAccount
 from stanzaq.http import messages
 from stanzaq.http.connection import Connection
 from stanzaq.http.publisher import HttpSender
 from stanzaq.http.worker import HttpTransport
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Delivery, Hints, Lock, Outgoing
+from stanzaq.transport.account import HttpAccount
+from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outgoing
 from tests.certificates import Authority
 from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS

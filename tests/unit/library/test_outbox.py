@@ -17,10 +17,10 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from stanzaq import Publisher, StanzaqError, sync, transports
-from stanzaq import publisher as publishing
-from stanzaq.account import Account
-from stanzaq.outbox import Outbox
-from stanzaq.transport import Content, Hints, Outgoing, Save
+from stanzaq.publisher import publisher as publishing
+from stanzaq.publisher.outbox import Outbox
+from stanzaq.transport.account import Account
+from stanzaq.transport.interface import Content, Hints, Outgoing, Save
 from stanzaq.xmpp.publisher import XmppSender
 from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
@@ -288,7 +288,8 @@ async def test_used_by_another(path: Path, service: Service) -> None:
 FORKED = """
 import asyncio, os, sys
 from pathlib import Path
-from stanzaq import StanzaqError, sync, transports
+from stanzaq import StanzaqError, sync
+from stanzaq import transports
 
 class Service:
     async def run(self): await asyncio.Event().wait()

@@ -20,10 +20,10 @@ import pytest
 from broker.model.commands import Declare, Stats, Unsubscribe
 from broker.model.results import Counted
 from stanzaq import Job, Retry, Worker
-from stanzaq.publisher import make_item
+from stanzaq.publisher.publisher import make_item
 from stanzaq.testing import broker as testing
 from stanzaq.testing.core import _WORKER, OWNER, CoreTransport, ask, publish
-from stanzaq.transport import Outgoing
+from stanzaq.transport.interface import Outgoing
 from tests.waiting import PATIENCE_SECONDS
 
 Paper = dict[str, Any]

@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from stanzaq import Publisher, StanzaqError
-from stanzaq.account import Account
 from stanzaq.payloads import decode, encode
-from stanzaq.transport import Hints
+from stanzaq.transport.account import Account
+from stanzaq.transport.interface import Hints
 from stanzaq.xmpp import connection
 from stanzaq.xmpp.connection import Connection
 from stanzaq.xmpp.publisher import XmppSender

@@ -17,9 +17,9 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Reject, Release, Retry
-from stanzaq.runs import Runs
-from stanzaq.task import Handler, Task, choose_place
-from stanzaq.transport import Content, Delivery, Lock, Progress, Receiver
+from stanzaq.transport.interface import Content, Delivery, Lock, Progress, Receiver
+from stanzaq.worker.runs import Runs
+from stanzaq.worker.task import Handler, Task, choose_place
 from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
 
@@ -471,8 +471,8 @@ async def test_it_ignores_its_cancellation(
     why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A handler that swallows its cancellation is warned of, with what to do, and its job ends when it ends."""
-    monkeypatch.setattr("stanzaq.callers.SETTLE_SECONDS", 0.01)
-    monkeypatch.setattr("stanzaq.runs.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.worker.callers.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.worker.runs.SETTLE_SECONDS", 0.01)
     service, go_on, began = Service(), asyncio.Event(), asyncio.Event()
 
     async def handler(_job: Job[Any]) -> None:

@@ -8,10 +8,11 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from stanzaq import Worker, shell
+from stanzaq import Worker
+from stanzaq.command import shell
 from stanzaq.payloads import JSON
-from stanzaq.publisher import Publisher
-from stanzaq.transport import Content
+from stanzaq.publisher.publisher import Publisher
+from stanzaq.transport.interface import Content
 
 _TASKS: Final = """
 from stanzaq import Worker

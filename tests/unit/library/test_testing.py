@@ -20,9 +20,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 
-from stanzaq import Job, Reject, Retry, StanzaqError, Worker, metrics, telemetry, traceparent
+from stanzaq import Job, Reject, Retry, StanzaqError, Worker, metrics, telemetry
 from stanzaq.logs import JobFields, Lines
 from stanzaq.testing import DeadLetter, TestBroker
+from stanzaq.transport import traceparent
 
 
 def made(group: str | None = None, **more: Any) -> tuple[Worker, list[Any]]:  # noqa: ANN401
@@ -464,8 +465,8 @@ async def test_metrics() -> None:
 
 async def test_a_handler_that_blocks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A coroutine that never awaits is told of: it keeps the locks of all jobs from being renewed."""
-    monkeypatch.setattr("stanzaq.stopping._WATCH_SECONDS", 0.01)
-    monkeypatch.setattr("stanzaq.stopping._BLOCKED_SECONDS", 0.2)
+    monkeypatch.setattr("stanzaq.worker.stopping._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("stanzaq.worker.stopping._BLOCKED_SECONDS", 0.2)
     worker = Worker("xmpp://worker@example.org")
 
     @worker.task("jobs")

@@ -22,13 +22,13 @@ from pydantic import BaseModel, computed_field
 
 import stanzaq
 from stanzaq import Job, Publisher, Retry, StanzaqError, Worker, sync
-from stanzaq.account import Account
-from stanzaq.backoff import Backoff
 from stanzaq.durations import seconds
 from stanzaq.payloads import Unfit, decode, encode, payload_type
-from stanzaq.publisher import make_item
+from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Release
-from stanzaq.transport import Content, Hints, Lock
+from stanzaq.transport.account import Account
+from stanzaq.transport.backoff import Backoff
+from stanzaq.transport.interface import Content, Hints, Lock
 from stanzaq.xmpp import stanzas
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")))

@@ -12,12 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, overload
 
-from stanzaq import payloads, traceparent, transports
-from stanzaq.account import Password, Tls
+from stanzaq import payloads, transports
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.outbox import Outbox
-from stanzaq.transport import Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
+from stanzaq.publisher.outbox import Outbox
+from stanzaq.transport import traceparent
+from stanzaq.transport.account import Password, Tls
+from stanzaq.transport.interface import Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
 
 log = logging.getLogger("stanzaq")
 

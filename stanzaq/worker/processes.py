@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
-from stanzaq.returned import is_pending, wait_until_done
-from stanzaq.task import Handler, Task, name_of
+from stanzaq.worker.returned import is_pending, wait_until_done
+from stanzaq.worker.task import Handler, Task, name_of
 
 _NAME: Final = "stanzaq-handlers"
 

@@ -12,18 +12,19 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
-from stanzaq import processes, transports
-from stanzaq.account import Password, Tls
+from stanzaq import transports
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.hooks import Hooks, Lifespan, Middleware
 from stanzaq.job import Job
 from stanzaq.logs import show
 from stanzaq.retry import Retry
-from stanzaq.runs import Runs
-from stanzaq.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
-from stanzaq.task import RunIn, Task
-from stanzaq.transport import Transport
+from stanzaq.transport.account import Password, Tls
+from stanzaq.transport.interface import Transport
+from stanzaq.worker import processes
+from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
+from stanzaq.worker.runs import Runs
+from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
+from stanzaq.worker.task import RunIn, Task
 
 log = logging.getLogger("stanzaq")
 

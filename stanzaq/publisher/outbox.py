@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from stanzaq.errors import StanzaqError
-from stanzaq.transport import Outgoing
+from stanzaq.transport.interface import Outgoing
 
 T = TypeVar("T")
 

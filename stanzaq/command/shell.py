@@ -20,9 +20,9 @@ from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
 from stanzaq.payloads import JSON, XML, check_json
-from stanzaq.publisher import Publisher
-from stanzaq.transport import Content
-from stanzaq.worker import Worker, held
+from stanzaq.publisher.publisher import Publisher
+from stanzaq.transport.interface import Content
+from stanzaq.worker.worker import Worker, held
 
 URL: Final = "STANZAQ_URL"
 

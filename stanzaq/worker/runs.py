@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 from stanzaq import logs, payloads
-from stanzaq.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.errors import StanzaqError
-from stanzaq.hooks import Hooks, Run
 from stanzaq.job import Job
-from stanzaq.processes import NotStartedError
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
-from stanzaq.task import Task
-from stanzaq.transport import Content, Delivery, Lock, Progress, Transport
+from stanzaq.transport.interface import Content, Delivery, Lock, Progress, Transport
+from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
+from stanzaq.worker.hooks import Hooks, Run
+from stanzaq.worker.processes import NotStartedError
+from stanzaq.worker.task import Task
 
 log = logging.getLogger("stanzaq")
 

@@ -63,6 +63,6 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def _run_library(arguments: list[str]) -> None:
-    from stanzaq import shell  # noqa: PLC0415  (servers need it not)
+    from stanzaq.command import shell  # noqa: PLC0415  (servers need it not)
 
     shell.main(arguments)

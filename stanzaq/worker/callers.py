@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from stanzaq import logs
 from stanzaq.job import Job
-from stanzaq.processes import Processes
 from stanzaq.retry import Retry
-from stanzaq.returned import wait_until_done
-from stanzaq.task import Handler, Task
+from stanzaq.worker.processes import Processes
+from stanzaq.worker.returned import wait_until_done
+from stanzaq.worker.task import Handler, Task
 
 log = logging.getLogger("stanzaq")
 

@@ -1,0 +1,1 @@
+"""The publisher: sends items, waits for results, and keeps in a file what cannot be sent yet."""
