@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
+from xml.sax.saxutils import quoteattr
 
 from stanzaq.xep_qos.outbox import Outstanding, Step
 
@@ -45,14 +46,11 @@ def embedded(content: Element, namespace: str, msg_id: str) -> str:
     return ET.tostring(message, "unicode")
 
 
-def request(sent: Outstanding) -> Element:
-    """Return the payload of the IQ for a message's step."""
-    element = Element(f"{{{QOS}}}{sent.step}")
-    if sent.step is not Step.ACKNOWLEDGED:
-        element.set("msgId", sent.msg_id)
-    if sent.step is not Step.DELIVER:
-        element.append(ET.fromstring(sent.message))  # noqa: S314  (written by `embedded`)
-    return element
+def request(sent: Outstanding) -> str:
+    """Return the payload of the IQ for a message's step, as XML."""
+    name = "" if sent.step is Step.ACKNOWLEDGED else f" msgId={quoteattr(sent.msg_id)}"
+    message = "" if sent.step is Step.DELIVER else sent.message
+    return f"<{sent.step} xmlns='{QOS}'{name}>{message}</{sent.step}>"
 
 
 def answer(iq: Element) -> Result | Error:

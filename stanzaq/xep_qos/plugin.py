@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakValueDictionary
+from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 from slixmpp import JID
@@ -161,7 +162,7 @@ class XepQos(BasePlugin):
         answered: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
         iq = self.xmpp.Iq()
         iq["type"], iq["id"], iq["to"] = "set", request, sent.to
-        iq.append(elements.request(sent))
+        iq.append(ET.fromstring(elements.request(sent)))  # noqa: S314  (written by `elements`)
         matcher = MatchIDSender({"id": request, "self": self.xmpp.boundjid, "peer": iq["to"]})
         self._asked[request] = matcher, answered
         try:

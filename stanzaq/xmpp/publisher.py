@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -14,11 +15,14 @@ from stanzaq.errors import StanzaqError
 from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import Outcome, Outgoing, Save, Schedule, Scheduling
+from stanzaq.xep_qos import elements
+from stanzaq.xep_qos.exchange import Exchange, Move, Timing, Unconfirmed, Undelivered
+from stanzaq.xep_qos.outbox import Outstanding, Step
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import Connection
 
-_REMEMBERED_SECONDS: Final = 3_600.0
-"""For at least so long a service knows what it has delivered; half of what this one does, for clocks and queues on the way."""
+_TIMING: Final = Timing(first=math.inf, cap=math.inf, tries=1, remembered=3_600.0)
+"""The connection repeats requests, so one failure is final. Services remember twice as long, for clocks and queues on the way."""
 
 
 class XmppSender:
@@ -112,31 +116,36 @@ class XmppSender:
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""
         what = f"publish to {outgoing.node}"
-        again = False
-        while True:
-            if not outgoing.since:
-                await self._connection.ask(
-                    what, "set", stanzas.hold_message(outgoing.name, stanzas.publish(outgoing.node, _item(outgoing)))
-                )
-                outgoing = replace(outgoing, since=time.time(), sender=self._connection.jid)
-                await save(outgoing)
+        message = stanzas.message(stanzas.publish(outgoing.node, _item(outgoing)))
+        step = Step.DELIVER if outgoing.since else Step.ASSURED
+        exchange = Exchange(Outstanding(outgoing.name, outgoing.sender, "", message, step, outgoing.since), _TIMING)
+        try:
+            await self._converse(
+                exchange, what, lambda sent: save(replace(outgoing, since=sent.since, sender=sent.sender))
+            )
+        except Undelivered as fault:
+            msg, condition = fault.text, fault.condition
+            if isinstance(fault, Unconfirmed) or (fault.sent.step is Step.DELIVER and condition == "item-not-found"):
+                msg = f"cannot tell whether {outgoing.item} is published: look for it in {outgoing.node}"
+                condition = "item-not-found"
+            elif condition == "gone":
+                # What a missing node is otherwise; here that means that the service does not hold the item.
+                msg, condition = f"cannot {what}: item-not-found (there is no such node)", "item-not-found"
+            raise StanzaqError(msg, condition) from None
+
+    async def _converse(self, exchange: Exchange, what: str, save: Callable[[Outstanding], Awaitable[None]]) -> None:
+        """Send requests and act on the answers; raises Undelivered. The connection repeats a request until it is answered."""
+        move = Move.PROCEED
+        while move is not Move.DONE:
+            await self._connection.up()
+            exchange.speak_as(self._connection.jid)
             try:
-                await self._connection.ask(what, "set", stanzas.deliver(outgoing.name))
+                answer = elements.answer(await self._connection.ask(what, "set", elements.request(exchange.sent)))
             except StanzaqError as error:
-                if error.condition == "gone":
-                    # What a missing node is otherwise; here that means that the service does not hold the item.
-                    msg = f"cannot {what}: item-not-found (there is no such node)"
-                    raise StanzaqError(msg, "item-not-found") from None
-                if error.condition != "item-not-found":
-                    raise
-                old = time.time() - outgoing.since > _REMEMBERED_SECONDS
-                if again or old or outgoing.sender != self._connection.jid:
-                    msg = f"cannot tell whether {outgoing.item} is published: look for it in {outgoing.node}"
-                    raise StanzaqError(msg, "item-not-found") from None
-                # It was lost there, and would be known if it were delivered.
-                again, outgoing = True, replace(outgoing, since=0.0)
-            else:
-                return
+                answer = elements.Error("cancel", error.condition, str(error))
+            move = exchange.heard(answer, time.time())
+            if exchange.sent.step is Step.DELIVER and move is Move.PROCEED:
+                await save(exchange.sent)
 
     async def close(self) -> None:
         """Leave."""

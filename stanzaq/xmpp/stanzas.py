@@ -25,7 +25,6 @@ PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 EVENT: Final = f"{PUBSUB}#event"
 QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 STANZAQ: Final = "urn:stanzaq:0"
-QOS: Final = "urn:xmpp:qos"
 FORM: Final = "jabber:x:data"
 HEADERS: Final = "http://jabber.org/protocol/shim"
 JSON_ELEMENT: Final = "urn:xmpp:json:0"
@@ -291,15 +290,9 @@ def item(name: str | None, content: Content, headers: Mapping[str, str], hints: 
     return f"<item xmlns:q='{STANZAQ}'{named}{attributes}>{_payload(content)}{beside}</item>"
 
 
-def hold_message(name: str, publish: str) -> str:
-    """Give an item to the service to hold under a name."""
-    message = f"<message xmlns='{CLIENT}'>{publish}</message>"
-    return f"<assured xmlns='{QOS}' msgId={quoteattr(name)}>{message}</assured>"
-
-
-def deliver(name: str) -> str:
-    """Let the service deliver what it holds under a name."""
-    return f"<deliver xmlns='{QOS}' msgId={quoteattr(name)}/>"
+def message(publish: str) -> str:
+    """Make a message of a request to publish, to be sent as assured."""
+    return f"<message xmlns='{CLIENT}'>{publish}</message>"
 
 
 def deliveries(message: Element) -> list[Delivery]:

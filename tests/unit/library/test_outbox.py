@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 import pytest
 
@@ -348,12 +348,19 @@ class Stream:
 
     async def ask(self, what: str, _kind: str, payload: str) -> Element:
         """Answer."""
-        self.asked.append(ET.fromstring(payload).tag.rpartition("}")[2])
+        request = ET.fromstring(payload)
+        self.asked.append(request.tag.rpartition("}")[2])
         condition = next(self._answers)
         if condition:
             msg = f"cannot {what}: {condition}"
             raise StanzaqError(msg, condition)
-        return Element("iq")
+        answer = Element("iq", {"type": "result"})
+        if self.asked[-1] == "assured":
+            SubElement(answer, "{urn:xmpp:qos}received", {"msgId": request.get("msgId", "")})
+        return answer
+
+    async def up(self) -> None:
+        """Be there."""
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def _sent(
     step: Step, content: str = "<set xmlns='urn:xmpp:iot:control'><int name='Light' value='80'/></set>"
 ) -> Element:
     message = elements.embedded(ET.fromstring(content), "jabber:client", "m1")
-    return elements.request(Outstanding("m1", "a@example.org/1", "b@example.org", message, step, 0))
+    return ET.fromstring(elements.request(Outstanding("m1", "a@example.org/1", "b@example.org", message, step, 0)))
 
 
 def test_acknowledged() -> None:
