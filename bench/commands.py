@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from broker.model.options import MAX_PARTITIONS
+from broker.model.nodes.options import MAX_PARTITIONS
 from frontends.logs import set_up
 from frontends.terminal import Json, refuse, run_with_servers
 

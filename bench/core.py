@@ -16,9 +16,9 @@ from rich.console import Console
 from bench.report import Row, row_at_least, row_at_most, show
 from broker import keys
 from broker.model.commands import Command, Declare, Publish, Retract, Subscribe
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid, Partition
-from broker.model.options import AccessModel
+from broker.model.nodes.options import AccessModel
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows, subid, subids

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from frontends.places import Places
-from frontends.rest.server import HttpServer
+from frontends.logins.places import Places
+from frontends.rest.http.server import HttpServer
 
 
 async def nothing(_request: Request) -> Response:

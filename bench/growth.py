@@ -8,9 +8,9 @@ from typing import Any, Final
 from bench.scene import OWNER, Scene
 from broker import codec, keys
 from broker.model.commands import Associate, Declare, Publish, Retract, Subscribe
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
-from broker.model.tree import Scope, SubscriptionType
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.redis_core.operations.operation import subid
 
 ROUNDS: Final = 10

@@ -21,10 +21,10 @@ from bench.report import Row, row_at_most, show
 from broker import keys
 from broker.journal.schema import record
 from broker.model.commands import Declare, Publish, Receive, Retract, Subscribe
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.pull_subscriptions import new_pull_name, pull_jid
-from broker.model.qos import Qos
+from broker.model.nodes.pull_subscriptions import new_pull_name, pull_jid
 from broker.model.results import Received
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid

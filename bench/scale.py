@@ -16,7 +16,7 @@ from bench.core import BODY, Sink, ask, settings
 from bench.report import Row, row_at_most, show
 from broker.model.commands import Command, Declare, Nodes, Overview, Publish, Subscribe, Unsubscribe
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import MAX_SUBSCRIBERS
+from broker.model.nodes.nodes import MAX_SUBSCRIBERS
 from broker.redis_core.core import RedisCore
 from frontends.tools.servers.redis import RedisServer
 

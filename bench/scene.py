@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.core import BASE, INTAKE, Bench, Sink, ask
 from broker import keys
 from broker.model.commands import Command, Declare, Subscribe
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, Partition
-from broker.model.pull_subscriptions import pull_jid
-from broker.model.qos import Qos
+from broker.model.nodes.pull_subscriptions import pull_jid
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows
 from broker.redis_core.redis_client.client import Server

@@ -25,7 +25,7 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import MovedItems
 from broker.redis_core.operations.operation import subid

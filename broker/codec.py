@@ -9,7 +9,7 @@ from typing import Final
 
 import msgpack  # type: ignore[import-untyped]  # msgpack ships no types
 
-from broker.model.items import XML, Envelope
+from broker.model.items.items import XML, Envelope
 from broker.model.problems import CorruptRecord
 
 _VERSION: Final = 1

@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode
 
 from broker.address import Address, read_address
 from broker.model.names import Jid, is_account, read_bare_jid
-from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES
 
 # As bcrypt takes it: a cost from 4 to 31, and a salt of 128 bits, of which its last character has two.
 _LINE: Final = re.compile(r"([^:\s]+):\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")

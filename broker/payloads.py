@@ -12,8 +12,8 @@ from xml.parsers import expat
 
 import msgspec
 
-from broker.model.headers import ELEMENT, INNER
-from broker.model.items import XML, Envelope
+from broker.model.items.headers import ELEMENT, INNER
+from broker.model.items.items import XML, Envelope
 from broker.model.problems import MalformedRequest, Problem
 
 BYTES: Final = "application/octet-stream"

@@ -22,7 +22,7 @@ from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings
 from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
-from broker.model.options import AccessModel, NodeConfig
+from broker.model.nodes.options import AccessModel, NodeConfig
 from broker.redis_url import add_sentinel_login, check_url, read_url
 
 PREFIX: Final = "STANZAQ_"

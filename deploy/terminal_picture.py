@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from frontends.commands import live
+from frontends.commands.watching import live
 
 TARGET: Final = Path(__file__).resolve().parents[1] / "docs" / "terminal.svg"
 

@@ -22,7 +22,8 @@ from rich.console import Console
 
 from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
-from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber, watching
+from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber
+from frontends.commands.watching import screen as watching
 from frontends.terminal import Config, Json, refuse, run_with_servers, settings
 from frontends.tools.servers.process import ServerError
 from frontends.version import version as version_text

@@ -21,10 +21,10 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import PREFIX, CommandSettings, LogFormat, Settings, SettingsError, files_of
 from frontends import logs, version
-from frontends.failed_logins import FailedLogins
 from frontends.files import Files
 from frontends.health import Health, HealthServer
-from frontends.places import ACCOUNT, ADDRESS, DISPLACED, FULL, Places
+from frontends.logins.failed_logins import FailedLogins
+from frontends.logins.places import ACCOUNT, ADDRESS, DISPLACED, FULL, Places
 from frontends.stopping import on_hangup, on_signal, run_until, wait_for_any
 from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
@@ -209,11 +209,11 @@ async def _serve_rest(
     settings: CommandSettings, sources: _Sources[CommandSettings], watchdog: Watchdog, traces: "Traces | None"
 ) -> None:
     # The extra `rest` is optional.
-    from frontends.passwords import Passwords  # noqa: PLC0415
+    from frontends.logins.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.app import Door  # noqa: PLC0415
     from frontends.rest.auth.identity import Identity  # noqa: PLC0415
     from frontends.rest.auth.tokens import Tokens  # noqa: PLC0415
-    from frontends.rest.server import HttpServer  # noqa: PLC0415
+    from frontends.rest.http.server import HttpServer  # noqa: PLC0415
 
     # HTTP clients fetch items: pushes are left to frontends that can send.
     core = RedisCore(settings, None, "rest")
@@ -277,7 +277,7 @@ async def _serve_amqp(
     from frontends.amqp.auth.identity import Identity  # noqa: PLC0415
     from frontends.amqp.auth.shared_keys import Keys  # noqa: PLC0415
     from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
-    from frontends.passwords import Passwords  # noqa: PLC0415
+    from frontends.logins.passwords import Passwords  # noqa: PLC0415
 
     bind = settings.amqp_bind
     # Links read by themselves: this core pushes nothing.

@@ -26,10 +26,10 @@ from opentelemetry.util.types import AttributeValue
 from broker import codec
 from broker.model.commands import Browse, Command, PrepareMessage, Publish, Redeem, Retract, Unlock
 from broker.model.core import Core, Outlet, Reply
-from broker.model.items import Delivery, LockEnded, Notice
+from broker.model.items.items import Delivery, LockEnded, Notice
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import CorruptRecord
-from broker.model.qos import Stage
 from broker.model.results import Browsed, Published, Refused, Reserved, Result
 from broker.tasks import fulfil
 

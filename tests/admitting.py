@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from broker.model.options import AccessModel
+from broker.model.nodes.options import AccessModel
 from broker.settings import NodeCreation
 
 ADMITTING: Final[dict[str, Any]] = {"default_access_model": AccessModel.OPEN, "node_creation": NodeCreation.ANYONE}

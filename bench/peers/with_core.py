@@ -15,7 +15,7 @@ import uvloop
 from pydantic import SecretStr
 
 from broker.model.commands import Declare, Publish, Retract, Subscribe, Unsubscribe
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
 from broker.settings import NodeCreation, Settings

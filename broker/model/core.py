@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from broker.model.commands import Command
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.results import Result
 
 Reply = Callable[[Result], None]

@@ -18,13 +18,13 @@ import structlog
 
 from broker.model.commands import Command, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
-from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
+from broker.model.items.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
+from broker.model.nodes.pull_subscriptions import is_pull_subscription
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.pull_subscriptions import is_pull_subscription
-from broker.model.qos import Stage
 from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
-from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Outcome, PartitionCommand
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult

@@ -17,9 +17,9 @@ import structlog
 from broker import codec, keys
 from broker.model.commands import Deliver, PrepareMessage, Publish, Redeem, Reserve
 from broker.model.frozen import frozen
-from broker.model.hints import Hints
+from broker.model.items.hints import Hints
 from broker.model.names import Jid, bare_jid, domain, resource
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.redis_client.client import Server, Value

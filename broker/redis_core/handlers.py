@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from broker.model.commands import Browse, Options, Subscribe, Unsubscribe
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
-from broker.model.pull_subscriptions import is_lease_record
-from broker.model.qos import Qos
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.pull_subscriptions import is_lease_record
+from broker.model.nodes.subscriptions import Subscription
 from broker.model.results import Browsed, Refused, Result
-from broker.model.subscriptions import Subscription
 from broker.redis_core.commands.internal import PassOn
 from broker.redis_core.exactly_once import ExactlyOnce
 from broker.redis_core.groups.ownership import Ownership, owns

@@ -20,7 +20,7 @@ from broker.model.results import Counted
 from broker.redis_core.info import read_info
 
 if TYPE_CHECKING:
-    from broker.model.quotas import QuotaStatus
+    from broker.model.nodes.quotas import QuotaStatus
 
 _Family = TypeVar("_Family", GaugeMetricFamily, CounterMetricFamily)
 

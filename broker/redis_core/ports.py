@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from broker.model.commands import Command
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.collections import Asks

@@ -12,7 +12,7 @@ from frontends.amqp.connection import Connection
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.server_state import ServerState
 from frontends.listening import listen
-from frontends.places import Places
+from frontends.logins.places import Places
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.01

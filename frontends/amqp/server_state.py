@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from broker.model.core import WAITING_BYTES, Core
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.links.log_tail import LogTails
-from frontends.places import Places
+from frontends.logins.places import Places
 
 _HELD_BYTES: Final = WAITING_BYTES // 2
 """The most message bytes that wait for Redis in all; above it, connections stop reading, so that the core need not refuse any."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from broker.model.options import BY_NAME, FORCED
+from broker.model.nodes.options import BY_NAME, FORCED
 
 
 class Unreadable(Exception):  # noqa: N818  (named after the state of a field)

@@ -9,11 +9,11 @@ import typer
 from broker import codec, payloads
 from broker.model.commands import Cancel, InspectItems, MoveItems, Publish, Release, Retract
 from broker.model.core import Core
-from broker.model.dependencies import Dependencies
-from broker.model.headers import size as header_bytes
-from broker.model.headers import validate_headers
-from broker.model.hints import Hints
-from broker.model.items import ItemDetails
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.headers import size as header_bytes
+from broker.model.items.headers import validate_headers
+from broker.model.items.hints import Hints
+from broker.model.items.items import ItemDetails
 from broker.model.problems import MalformedRequest
 from broker.model.results import Cancelled, InspectedItems, Published, Released, Retracted
 from frontends.commands import sources, views

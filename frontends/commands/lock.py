@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from broker.model.items import ItemDetails, LockDetails
+from broker.model.items.items import ItemDetails, LockDetails
 from broker.model.names import Jid, bare_jid
 from frontends.commands import views
 from frontends.commands.item import Items, Node, release, scan_items

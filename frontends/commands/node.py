@@ -22,8 +22,8 @@ from broker.model.commands import (
 )
 from broker.model.core import Core
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation
-from broker.model.options import NodeState
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.options import NodeState
 from broker.model.problems import Problem
 from broker.model.results import (
     Counted,

@@ -6,8 +6,8 @@ import typer
 
 from broker.model.commands import ListQuotas, SetQuota
 from broker.model.names import bare_jid
+from broker.model.nodes.quotas import FIELDS, Quota, QuotaStatus
 from broker.model.problems import MalformedRequest
-from broker.model.quotas import FIELDS, Quota, QuotaStatus
 from broker.model.results import Done, QuotaList
 from frontends.commands.runner import ADMINISTRATOR, ask, jid, misuse, run, say, table, tell
 from frontends.terminal import Config, Json

@@ -7,12 +7,12 @@ import typer
 from broker import codec, payloads
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
 from broker.model.core import Core
-from broker.model.headers import size as header_bytes
-from broker.model.headers import validate_headers
-from broker.model.hints import Hints
+from broker.model.items.headers import size as header_bytes
+from broker.model.items.headers import validate_headers
+from broker.model.items.hints import Hints
+from broker.model.nodes.schedules import FIELDS, Schedule, ScheduleStatus
 from broker.model.problems import MalformedRequest
 from broker.model.results import Done, Scheduled, ScheduleList
-from broker.model.schedules import FIELDS, Schedule, ScheduleStatus
 from frontends.commands import sources
 from frontends.commands.item import Node, Yes, read_headers
 from frontends.commands.runner import ADMINISTRATOR, ask, confirm, misuse, run, say, table, tell

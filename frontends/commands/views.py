@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from broker import codec, payloads
-from broker.model import attempts
-from broker.model.items import ItemDetails
+from broker.model.items import attempts
+from broker.model.items.items import ItemDetails
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord, form_values
+from broker.model.nodes.nodes import NodeRecord, form_values
 from broker.model.results import Counted, Summary
 from broker.model.times import moment
 from frontends.commands import fields

@@ -24,14 +24,15 @@ from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.tasks import start
-from frontends.rest import codings, conditions, heads, negotiation, paths, refusal_log, replies, routes
+from frontends.rest import paths, refusal_log, replies, routes
 from frontends.rest.auth import csrf
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.rate_limit import RateLimit
-from frontends.rest.connection import CONNECTION, Connection, crowded
 from frontends.rest.errors import Fault, fault
-from frontends.rest.forwarded import Networks, find_sender
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http import codings, conditions, heads, negotiation
+from frontends.rest.http.connection import CONNECTION, Connection, crowded
+from frontends.rest.http.forwarded import Networks, find_sender
+from frontends.rest.http.values import Request, Response
 from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
 

@@ -9,7 +9,7 @@ from typing import Final
 from broker.model.core import Core
 from broker.model.frozen import frozen
 from frontends.rest.errors import Fault
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http.values import Request, Response
 
 _DIRECTORY: Final = Path(__file__).with_name("ui")
 _FIRST: Final = "index.html"

@@ -5,20 +5,22 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model import destinations, headers, quotas
 from broker.model.core import Core
-from broker.model.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Text, Weights, Whole
+from broker.model.items import headers
+from broker.model.items.outcomes import End
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
-from broker.model.nodes import Affiliation
-from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
-from broker.model.outcomes import End
-from broker.model.schedules import ID_BYTES, CatchUp, Overlap, ScheduleState
-from broker.model.subscriptions import State
-from broker.model.tree import COLLECTION, NodeType
-from frontends.rest import errors, negotiation
+from broker.model.nodes import destinations, quotas
+from broker.model.nodes.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Text, Weights, Whole
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
+from broker.model.nodes.schedules import ID_BYTES, CatchUp, Overlap, ScheduleState
+from broker.model.nodes.subscriptions import State
+from broker.model.nodes.tree import COLLECTION, NodeType
+from frontends.rest import errors
 from frontends.rest.admin import requests as admin_requests
 from frontends.rest.formats import documents
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http import negotiation
+from frontends.rest.http.values import Request, Response
 from frontends.rest.queues import batches, requests
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 from frontends.rest.schedules import requests as schedule_requests

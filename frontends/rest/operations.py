@@ -6,7 +6,7 @@ from typing import Final
 from broker.model.core import Core
 from frontends.rest import files, openapi
 from frontends.rest.admin import handlers as admin
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http.values import Request, Response
 from frontends.rest.queues import handlers as queues
 from frontends.rest.schedules import handlers as schedules
 from frontends.rest.subscriptions import handlers as subscriptions

@@ -5,14 +5,15 @@ from http import HTTPStatus
 from typing import Final
 
 from broker import codec, payloads
-from broker.model.outcomes import ItemOutcome
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.results import Published, Renewed, Reserved
 from broker.model.times import moment
-from frontends.rest import conditions, negotiation, paths
+from frontends.rest import paths
 from frontends.rest.errors import MEDIA, Fault, row, write_problem
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.views import HeldMessages, Message, Page
-from frontends.rest.http_types import Response
+from frontends.rest.http import conditions, negotiation
+from frontends.rest.http.values import Response
 
 OWNED_SECONDS: Final = 5
 """How long a client waits before it asks again whether a partition is free."""

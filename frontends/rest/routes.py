@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.frozen import frozen
-from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
+from broker.model.items.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.times import MOMENT
 from frontends.rest import paths

@@ -16,9 +16,9 @@ import structlog
 
 from broker.model.commands import Bounce, Command, Confirm, MoveItems, Presence, Retract, RetractBatch, Stats, Unlock
 from broker.model.core import Core, Reply
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid, prepare_jid
-from broker.model.options import NodeConfig
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, RetractedBatch, Unlocked
 from frontends.xmpp import refusal_log, replies, requests, stanzas

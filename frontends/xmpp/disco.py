@@ -4,7 +4,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Children, Describe, Nodes
-from broker.model.nodes import Affiliation, NodeRecord, form_values
+from broker.model.nodes.nodes import Affiliation, NodeRecord, form_values
 from broker.model.results import Counted, Listing
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from broker.model.fields import decimal
 from broker.model.frozen import frozen
+from broker.model.nodes.fields import decimal
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import escape

@@ -49,12 +49,14 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Listed, Lock
+from broker.model.items.items import Listed, Lock
+from broker.model.items.outcomes import ItemOutcome
+from broker.model.items.qos import SENT, Qos
 from broker.model.names import bare_jid, domain
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.outcomes import ItemOutcome
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.subscriptions import State
+from broker.model.nodes.tree import SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import SENT, Qos
 from broker.model.results import (
     AffiliationList,
     Browsed,
@@ -89,8 +91,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.subscriptions import State
-from broker.model.tree import SubscriptionType
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves, pending

@@ -19,9 +19,9 @@ from broker.model.commands import (
     RetractBatch,
     Unlock,
 )
+from broker.model.items.progress import Progress
 from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.progress import Progress
 from frontends.xmpp import disco, software, stanzas
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered

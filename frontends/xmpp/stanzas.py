@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Command, MoveItems
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
 from frontends.xmpp import namespaces as ns

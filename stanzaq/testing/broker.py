@@ -20,9 +20,9 @@ import redis.asyncio as aioredis
 from broker import codec
 from broker.model.commands import Browse, Children, Declare, Describe, Stats
 from broker.model.core import Outlet
-from broker.model.items import Envelope, Listed
+from broker.model.items.items import Envelope, Listed
 from broker.model.names import Partition
-from broker.model.options import AccessModel
+from broker.model.nodes.options import AccessModel
 from broker.model.results import Browsed, Counted, Described, Listing
 from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore

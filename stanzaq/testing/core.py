@@ -7,20 +7,20 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from broker import codec, payloads
-from broker.model import hints as broker_hints
-from broker.model import items, trace
-from broker.model import progress as model
 from broker.model.commands import Command, Complete, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.core import Core
-from broker.model.dependencies import Dependencies
-from broker.model.headers import validate_headers
-from broker.model.items import Envelope
+from broker.model.items import hints as broker_hints
+from broker.model.items import items, trace
+from broker.model.items import progress as model
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.headers import validate_headers
+from broker.model.items.items import Envelope
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import ITEM_ID_BYTES, Jid
-from broker.model.options import NodeConfig
-from broker.model.outcomes import ReplyMode
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Published, Refused, Renewed, Result
-from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp.errors import WIRE, wire
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release

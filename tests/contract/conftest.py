@@ -13,7 +13,7 @@ import pytest
 import redis.asyncio as aioredis
 
 from broker.model.commands import Command, Stats
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Refused

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from broker.model.commands import Declare, Publish
-from broker.model.hints import Hints
+from broker.model.items.hints import Hints
 from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings

@@ -19,7 +19,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Notice, OwnershipGained, OwnershipLost
+from broker.model.items.items import Delivery, Notice, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.results import Done, Published, Purged, Retracted, Subscribed, Unsubscribed
 from tests.contract.snapshot import Seen, Snapshot

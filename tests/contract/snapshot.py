@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from broker import keys
 from broker.model.commands import Browse
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Browsed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.group_members import Member

@@ -22,10 +22,10 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Cancel, Configure, Declare, Publish, Renew, Retract, Stats, Subscribe, Unlock
-from broker.model.items import Envelope, LockEnded
+from broker.model.items.items import Envelope, LockEnded
+from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.progress import Progress
 from broker.model.results import (
     Cancelled,
     Counted,

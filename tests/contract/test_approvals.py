@@ -25,12 +25,13 @@ from broker.model.commands import (
     Subscriptions,
     Unsubscribe,
 )
-from broker.model.items import ApprovalAsked, NodeEvent, SubscriptionChanged
+from broker.model.items.items import ApprovalAsked, NodeEvent, SubscriptionChanged
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.pages import Page
 from broker.model.problems import Problem
-from broker.model.qos import Qos
 from broker.model.results import (
     AffiliationList,
     Declared,
@@ -44,7 +45,6 @@ from broker.model.results import (
     Unaffiliated,
     Unsubscribed,
 )
-from broker.model.subscriptions import Change, State, Subscription
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid

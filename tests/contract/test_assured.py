@@ -23,8 +23,8 @@ from broker.model.commands import (
     Reserve,
     Retract,
 )
-from broker.model.dependencies import Dependencies
-from broker.model.hints import Hints
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, InspectedItems, Published, Refused, Reserved, Result, Retracted

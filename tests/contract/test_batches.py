@@ -7,9 +7,9 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Bounce, Confirm, Declare, Locks, Options, Publish, SetSubscriptionOptions, Subscribe
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
+from broker.model.items.qos import Qos, Stage
 from broker.model.names import Jid
-from broker.model.qos import Qos, Stage
 from broker.model.results import Done, HeldLocks, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until

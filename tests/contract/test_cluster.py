@@ -31,11 +31,11 @@ from broker.model.commands import (
     Subscribe,
     Unsubscribe,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, Partition
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Declared, Described, Done, MovedItems, Published, Refused, Retracted
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.redis_client import cluster

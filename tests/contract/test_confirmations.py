@@ -17,10 +17,10 @@ from broker.model.commands import (
     SetSubscriptionOptions,
     Subscribe,
 )
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
+from broker.model.items.qos import Qos, Stage
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
-from broker.model.qos import Qos, Stage
 from broker.model.results import Done, HeldLocks, Refused, Retracted, Subscribed
 from broker.redis_core.maintenance import heartbeat, sent_until
 from frontends.tools.servers.redis import RedisServer

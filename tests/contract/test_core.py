@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from broker import codec, keys
-from broker.model.attempts import from_header
 from broker.model.commands import (
     Affiliate,
     Bounce,
@@ -31,9 +30,11 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Envelope, NodeEvent, SubscriptionChanged
+from broker.model.items.attempts import from_header
+from broker.model.items.items import Envelope, NodeEvent, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
     Browsed,
@@ -53,7 +54,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.subscriptions import State, Subscription
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server

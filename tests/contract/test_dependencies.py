@@ -28,11 +28,11 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.dependencies import MOST_PARENTS, RESULT_BYTES, Dependencies, Parent
-from broker.model.hints import Hints
-from broker.model.items import Delivery, Envelope, ItemEnded
+from broker.model.items.dependencies import MOST_PARENTS, RESULT_BYTES, Dependencies, Parent
+from broker.model.items.hints import Hints
+from broker.model.items.items import Delivery, Envelope, ItemEnded
+from broker.model.items.outcomes import End, ReplyMode
 from broker.model.names import Jid
-from broker.model.outcomes import End, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import (
     Browsed,

@@ -4,7 +4,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Retract, Subscribe
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Subscribed
 from broker.redis_core.core import RedisCore

@@ -10,10 +10,10 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Bounce, Declare, Publish, Release, Retract, Stats, Subscribe, Unlock
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.results import Counted, Declared, Done, Published, Retracted, Subscribed, Unlocked
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS

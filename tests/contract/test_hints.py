@@ -17,7 +17,7 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.hints import Hints
+from broker.model.items.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Done, InspectedItems, Published, Refused, Reserved

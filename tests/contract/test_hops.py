@@ -26,9 +26,9 @@ from broker.settings import Settings
 from frontends.amqp.auth.identity import Identity as AmqpIdentity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.server import AmqpServer
-from frontends.failed_logins import FailedLogins
-from frontends.passwords import Passwords
-from frontends.places import Places
+from frontends.logins.failed_logins import FailedLogins
+from frontends.logins.passwords import Passwords
+from frontends.logins.places import Places
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import Tokens

@@ -19,9 +19,9 @@ from broker.model.commands import (
     Subscriptions,
     Unsubscribe,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
     AffiliationList,

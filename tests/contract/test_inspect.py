@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Subscribe, Unlock
-from broker.model.dependencies import Dependencies, Parent
-from broker.model.hints import Hints
-from broker.model.items import XML, Envelope
+from broker.model.items.dependencies import Dependencies, Parent
+from broker.model.items.hints import Hints
+from broker.model.items.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Subscribed, Unlocked
 from broker.redis_core.core import RedisCore

@@ -29,18 +29,18 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.dependencies import Dependencies, Parent
-from broker.model.hints import Hints
-from broker.model.items import Envelope, NodeEvent
+from broker.model.items.dependencies import Dependencies, Parent
+from broker.model.items.hints import Hints
+from broker.model.items.items import Envelope, NodeEvent
+from broker.model.items.outcomes import ReplyMode
+from broker.model.items.progress import Progress
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, Partition
-from broker.model.outcomes import ReplyMode
-from broker.model.progress import Progress
-from broker.model.pull_subscriptions import pull_jid
-from broker.model.qos import Qos
-from broker.model.quotas import Quota
+from broker.model.nodes.pull_subscriptions import pull_jid
+from broker.model.nodes.quotas import Quota
+from broker.model.nodes.schedules import Schedule
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.results import Refused
-from broker.model.schedules import Schedule
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import relay
 from broker.redis_core.operations.operation import subid

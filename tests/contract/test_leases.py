@@ -19,14 +19,14 @@ from broker.model.commands import (
     SetSubscriptionOptions,
     Subscribe,
 )
-from broker.model.items import Envelope, SubscriptionChanged
+from broker.model.items.items import Envelope, SubscriptionChanged
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.pull_subscriptions import pull_jid
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import Problem
-from broker.model.pull_subscriptions import pull_jid
-from broker.model.qos import Qos
 from broker.model.results import AffiliationList, Declared, Done, Listing, Published, Refused, Result, Subscribed
-from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Leave, Left, ScanSubscribers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper

@@ -7,7 +7,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Configure, Declare, Publish, Retract, Subscribe
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, Published, Refused, Retracted

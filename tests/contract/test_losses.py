@@ -20,9 +20,9 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Cancelled, Counted, Published, Refused, Retracted, Subscribed
 from broker.redis_core.core import RedisCore

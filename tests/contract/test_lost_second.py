@@ -26,11 +26,11 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.results import Counted, Declared, Described, Done, Published
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper

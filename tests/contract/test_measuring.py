@@ -21,11 +21,11 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.hints import Hints
-from broker.model.items import Envelope
+from broker.model.items.hints import Hints
+from broker.model.items.items import Envelope
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
-from broker.model.pull_subscriptions import pull_jid
-from broker.model.qos import Qos
+from broker.model.nodes.pull_subscriptions import pull_jid
 from broker.model.results import (
     Declared,
     Done,

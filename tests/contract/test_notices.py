@@ -3,7 +3,7 @@
 import pytest
 
 from broker.model.commands import Configure, Declare, Delete, Describe, Publish, Purge, Subscribe
-from broker.model.items import NodeConfigured, NodeEvent
+from broker.model.items.items import NodeConfigured, NodeEvent
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Published, Purged, Refused, Subscribed

@@ -13,11 +13,11 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Browse, Cancel, Declare, MoveItems, Publish, Retract, Subscribe, Unlock
-from broker.model.dependencies import Dependencies
-from broker.model.hints import NO_HINTS, Hints
-from broker.model.items import Envelope, ItemEnded
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.items import Envelope, ItemEnded
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import Jid
-from broker.model.outcomes import ReplyMode
 from broker.model.results import Browsed, Declared, MovedItems, Published, Refused, Subscribed
 from broker.redis_core.commands.dependency_parts import AwaitEnd, NoteParent
 from broker.redis_core.commands.internal import Sweep

@@ -20,10 +20,10 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.hints import NO_HINTS, Hints
-from broker.model.items import Envelope, ItemEnded
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.items import Envelope, ItemEnded
+from broker.model.items.outcomes import RESULT_BYTES, End, ItemOutcome, ReplyMode
 from broker.model.names import Jid, Partition
-from broker.model.outcomes import RESULT_BYTES, End, ItemOutcome, ReplyMode
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, Ended, Published, Refused, Retracted, Subscribed
 from broker.redis_core.commands.internal import Sweep

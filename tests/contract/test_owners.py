@@ -26,12 +26,12 @@ from broker.model.commands import (
     Subscribe,
     Unsubscribe,
 )
-from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, OwnershipLost
+from broker.model.items.items import Delivery, NodeEvent, Owned, OwnershipGained, OwnershipLost
+from broker.model.items.qos import Qos, Sending
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.pull_subscriptions import pull_jid
 from broker.model.problems import Problem
-from broker.model.pull_subscriptions import pull_jid
-from broker.model.qos import Qos, Sending
 from broker.model.results import (
     Counted,
     Declared,

@@ -19,10 +19,12 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
+from broker.model.nodes.subscriptions import Change, State
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import Problem
-from broker.model.qos import Qos
 from broker.model.results import (
     Browsed,
     Counted,
@@ -40,8 +42,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.subscriptions import Change, State
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.registry.partitioner import choose_by_hash

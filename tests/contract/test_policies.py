@@ -21,13 +21,14 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.dependencies import NO_DEPENDENCIES, Dependencies
-from broker.model.hints import Hints
-from broker.model.items import Delivery, Envelope, ItemEnded
+from broker.model.items.dependencies import NO_DEPENDENCIES, Dependencies
+from broker.model.items.hints import Hints
+from broker.model.items.items import Delivery, Envelope, ItemEnded
+from broker.model.items.outcomes import End, ReplyMode
+from broker.model.items.progress import Progress
 from broker.model.names import Jid
-from broker.model.outcomes import End, ReplyMode
+from broker.model.nodes.schedules import Schedule, ScheduleState
 from broker.model.problems import Problem
-from broker.model.progress import Progress
 from broker.model.results import (
     Browsed,
     Cancelled,
@@ -42,7 +43,6 @@ from broker.model.results import (
     Subscribed,
     Unlocked,
 )
-from broker.model.schedules import Schedule, ScheduleState
 from broker.model.times import moment
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore, Store

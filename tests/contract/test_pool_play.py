@@ -19,10 +19,10 @@ from broker.model.commands import (
     Stats,
     Subscribe,
 )
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.results import Counted, Declared, HeldLocks, Published, Retracted, Subscribed
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 from tests.redis_latency import late

@@ -29,8 +29,9 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope, LockEnded, NodeEvent, TreeEvent
+from broker.model.items.items import Delivery, Envelope, LockEnded, NodeEvent, TreeEvent
 from broker.model.names import Jid
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
     Counted,
@@ -45,7 +46,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.tasks import FAILED

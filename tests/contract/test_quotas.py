@@ -21,10 +21,10 @@ from broker.model.commands import (
     SetQuota,
     Stats,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, bare_jid
+from broker.model.nodes.quotas import Quota, QuotaStatus
 from broker.model.problems import Problem
-from broker.model.quotas import Quota, QuotaStatus
 from broker.model.results import Counted, Declared, Done, Published, Purged, QuotaList, Refused, Result
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore, Store

@@ -25,12 +25,14 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope, SubscriptionChanged
+from broker.model.items.items import Delivery, Envelope, SubscriptionChanged
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.pull_subscriptions import Next, pull_jid
+from broker.model.nodes.subscriptions import State, Subscription
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import Problem
-from broker.model.pull_subscriptions import Next, pull_jid
-from broker.model.qos import Qos
 from broker.model.results import (
     AcknowledgedAndReceived,
     Counted,
@@ -47,8 +49,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.subscriptions import State, Subscription
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import NO_FRONTEND, RedisCore
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.operations.operation import subid

@@ -21,12 +21,12 @@ from broker.model.commands import (
     SetQuota,
     Stats,
 )
-from broker.model.dependencies import Dependencies
-from broker.model.hints import Hints
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.hints import Hints
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import Jid, bare_jid
-from broker.model.outcomes import ReplyMode
+from broker.model.nodes.quotas import Quota
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.quotas import Quota
 from broker.model.results import Counted, Declared, Done, Published, Refused, Reserved, Result, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server

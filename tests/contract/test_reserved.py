@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Redeem, Reserve, Retract
-from broker.model.items import Listed
+from broker.model.items.items import Listed
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Published, Refused, Reserved, Result

@@ -33,12 +33,12 @@ from broker.model.commands import (
     Retract,
     Subscribe,
 )
-from broker.model.hints import Hints
-from broker.model.items import Envelope
+from broker.model.items.hints import Hints
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, Partition
+from broker.model.nodes.schedules import Schedule, ScheduleState, ScheduleStatus
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Declared, Done, InspectedItems, Published, Refused, Scheduled, ScheduleList
-from broker.model.schedules import Schedule, ScheduleState, ScheduleStatus
 from broker.model.times import moment
 from broker.redis_core.commands.internal import PartitionCommand
 from broker.redis_core.commands.outbox import AcceptEntry, OutboxPage, ReadOutbox

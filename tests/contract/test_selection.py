@@ -18,11 +18,11 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked, Unsubscribed
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.core import RedisCore
 from broker.selectors.text import read
 from broker.selectors.values import selects

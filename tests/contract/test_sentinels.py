@@ -13,7 +13,7 @@ from broker import codec, keys
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.servers import Servers
 from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, Published, Retracted

@@ -28,8 +28,9 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope, NodeEvent, SubscriptionChanged, TreeEvent
+from broker.model.items.items import Delivery, Envelope, NodeEvent, SubscriptionChanged, TreeEvent
 from broker.model.names import Jid
+from broker.model.nodes.subscriptions import Change
 from broker.model.problems import Problem
 from broker.model.results import (
     Browsed,
@@ -46,7 +47,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.subscriptions import Change
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import MOST_OF_ONE

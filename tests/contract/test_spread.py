@@ -40,7 +40,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope, Notice
+from broker.model.items.items import Delivery, Envelope, Notice
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import (

@@ -14,10 +14,10 @@ import redis.asyncio as aioredis
 from broker import codec
 from broker.model.commands import Declare, Publish, Receive, Retract, Subscribe, Unsubscribe
 from broker.model.core import WAITING_BYTES, Core
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
-from broker.model.pull_subscriptions import pull_jid
-from broker.model.qos import Qos
+from broker.model.nodes.pull_subscriptions import pull_jid
 from broker.model.results import Declared, Published, Received, Refused, Result, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings

@@ -23,10 +23,10 @@ from broker.model.commands import (
     Subscribe,
     Unsubscribe,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
+from broker.model.items.qos import Qos, Stage
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.qos import Qos, Stage
 from broker.model.results import (
     Counted,
     Declared,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.model.commands import Declare, Publish, Retract, Subscribe
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Published, Retracted, Subscribed

@@ -13,7 +13,7 @@ from broker import codec
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.servers import Servers
 from broker.model.commands import Declare, Publish, Retract, Subscribe
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Declared, Published, Refused, Retracted, Subscribed

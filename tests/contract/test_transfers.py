@@ -25,10 +25,10 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Envelope, LockEnded
+from broker.model.items.items import Envelope, LockEnded
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
-from broker.model.options import NodeState
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.options import NodeState
 from broker.model.problems import Problem
 from broker.model.results import (
     Counted,

@@ -20,7 +20,7 @@ from broker.model.commands import (
     Publish,
     Purge,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Listing, Refused, Result

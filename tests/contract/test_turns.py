@@ -8,7 +8,7 @@ import pytest
 
 from broker.model.commands import Declare, Publish, Subscribe
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Declared, Published, Refused, Result
 from broker.redis_core.core import RedisCore

@@ -27,7 +27,7 @@ from broker.model.commands import (
     Stats,
     Subscribe,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, bare_jid
 from broker.model.results import (
     Counted,

@@ -5,13 +5,13 @@ from typing import Any
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Retract, Subscribe
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from frontends.commands.item import scan_items
 from frontends.commands.runner import ADMINISTRATOR
-from frontends.commands.watching import _follow_records
+from frontends.commands.watching.screen import _follow_records
 from tests.contract.conftest import Door
 from tests.waiting import PATIENCE_SECONDS
 

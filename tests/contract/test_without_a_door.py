@@ -7,7 +7,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Configure, Declare, Delete, Publish, Subscribe, Unlock
-from broker.model.items import Envelope, NodeEvent
+from broker.model.items.items import Envelope, NodeEvent
 from broker.model.names import Jid
 from broker.model.results import Declared, Done, Published, Subscribed, Unlocked
 from broker.redis_core.core import RedisCore

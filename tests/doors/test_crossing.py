@@ -16,7 +16,7 @@ import pytest
 from proton import Message, symbol
 
 from broker.model.commands import Declare
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Result, Subscribed
 from broker.redis_core.core import RedisCore

@@ -15,7 +15,7 @@ from proton.utils import SendException
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe, Unlock
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked

@@ -19,8 +19,8 @@ from pydantic import SecretStr
 
 from broker.model.commands import Affiliate, Children, Declare, Describe, Publish, Stats, Subscribe
 from broker.model.names import Jid
+from broker.model.nodes.subscriptions import State
 from broker.model.results import Declared, Described, Done, Published, Refused, Subscribed
-from broker.model.subscriptions import State
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.tools.servers.redis import RedisServer, valkey_binary

@@ -4,7 +4,7 @@ import asyncio
 
 from broker.model.commands import Configure
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings

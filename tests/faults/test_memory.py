@@ -15,7 +15,7 @@ import redis
 from broker import keys
 from broker.model.commands import Declare
 from broker.model.names import Jid
-from broker.model.options import MAX_PARTITIONS
+from broker.model.nodes.options import MAX_PARTITIONS
 from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.model.options import NodeConfig
+from broker.model.nodes.options import NodeConfig
 from broker.model.results import Counted
 from broker.redis_core.metrics import WAITS, Metrics
 from frontends.tools.demo.frontend import Frontend

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import keys
-from broker.model.fields import Option
-from broker.model.options import OPTIONS
+from broker.model.nodes.fields import Option
+from broker.model.nodes.options import OPTIONS
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import read_costs
 from broker.scaling.table import table

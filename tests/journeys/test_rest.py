@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from broker.model.items import XML
+from broker.model.items.items import XML
 from tests.doors.frontend import HASH
 from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import STANZAQ, Client, Delivery

@@ -1,6 +1,6 @@
 """lua/lib/locks/attempt_history.lua: an item that came back, and a dead letter, tell their attempts."""
 
-from broker.model.attempts import Attempt, from_header, read, to_header
+from broker.model.items.attempts import Attempt, from_header, read, to_header
 from broker.model.names import Jid
 from tests.lua.driver import T0, Letter, Queue
 from tests.lua.worded import W1

@@ -8,7 +8,7 @@ from itertools import cycle
 import pytest
 
 from broker.model.names import Partition
-from broker.model.options import NodeConfig
+from broker.model.nodes.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
 from tests.lua.worded import W1, W2

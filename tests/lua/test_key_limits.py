@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from broker.model.names import Partition
-from broker.model.options import NodeConfig
+from broker.model.nodes.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
 from tests.lua.keyed_play import KeyedPlay

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from broker import codec, keys
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid
 from broker.scripts.source import Operation

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from broker import codec
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from tests.lua.dependencies import note, parents, record, states, wait
 from tests.lua.driver import Queue
 from tests.lua.worded import ALICE, W1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.model.options import NodeConfig
+from broker.model.nodes.options import NodeConfig
 from tests.contract.model import Retry
 from tests.lua.driver import T0, Delivered, Queue
 from tests.lua.worded import W1, W2

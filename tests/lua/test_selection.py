@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker import codec, payloads
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import encode_selector

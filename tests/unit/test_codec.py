@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import codec
-from broker.model.items import XML, Envelope
+from broker.model.items.items import XML, Envelope
 from broker.model.problems import CorruptRecord
 
 _BODY = b"<job xmlns='urn:example'/>"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.model.destinations import is_wildcard, matches
+from broker.model.nodes.destinations import is_wildcard, matches
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from frontends import failed_logins
-from frontends.failed_logins import FORGOTTEN_SECONDS, FREE, FailedLogins, TooSoon
+from frontends.logins import failed_logins
+from frontends.logins.failed_logins import FORGOTTEN_SECONDS, FREE, FailedLogins, TooSoon
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.model.options import OPTIONS
+from broker.model.nodes.options import OPTIONS
 from frontends.commands import fields
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.groups import GROUP_BYTES, assign_evenly, is_name, share
+from broker.model.nodes.groups import GROUP_BYTES, assign_evenly, is_name, share
 
 NAMES = tuple("abcdefgh")
 members = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 40), max_size=8)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.model import headers
+from broker.model.items import headers
 from broker.model.problems import MalformedRequest, Problem
 
 MANY = [(f"h{number}", "") for number in range(33)]

@@ -13,11 +13,11 @@ from broker.model.names import Jid
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.server import AmqpServer
-from frontends.failed_logins import FailedLogins
 from frontends.health import Health, HealthServer, ask
-from frontends.passwords import Passwords
-from frontends.places import Places
-from frontends.rest.server import HttpServer
+from frontends.logins.failed_logins import FailedLogins
+from frontends.logins.passwords import Passwords
+from frontends.logins.places import Places
+from frontends.rest.http.server import HttpServer
 
 ALL_IPV4 = "0.0.0.0"  # noqa: S104  (what a setting may ask for)
 

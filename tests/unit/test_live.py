@@ -1,11 +1,11 @@
 """What `stanzaq top` and `stanzaq journal tail` show."""
 
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.results import Counted, Summary
 from deploy import terminal_picture
-from frontends.commands import live
+from frontends.commands.watching import live
 
 
 def _look(name: str, incarnation: str, waiting: int, published: int, finished: int) -> Summary:

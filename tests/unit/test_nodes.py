@@ -4,10 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.fields import Option
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord, change_config, find_unmet, form_values, from_stored, to_stored
-from broker.model.options import (
+from broker.model.nodes.fields import Option
+from broker.model.nodes.nodes import (
+    Affiliation,
+    NodeRecord,
+    change_config,
+    find_unmet,
+    form_values,
+    from_stored,
+    to_stored,
+)
+from broker.model.nodes.options import (
     FORCED,
     MAX_ITEMS,
     OPTIONS,

@@ -7,8 +7,8 @@ import bcrypt
 import pytest
 
 from broker.model.names import Jid
-from frontends.failed_logins import FailedLogins, TooSoon
-from frontends.passwords import REMEMBERED_SECONDS, WAITING_MOST, Passwords, TooMany
+from frontends.logins.failed_logins import FailedLogins, TooSoon
+from frontends.logins.passwords import REMEMBERED_SECONDS, WAITING_MOST, Passwords, TooMany
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from frontends.places import Places
+from frontends.logins.places import Places
 
 
 class Line:

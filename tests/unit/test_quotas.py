@@ -5,8 +5,8 @@ import json
 import pytest
 
 from broker.model.names import Jid
+from broker.model.nodes.quotas import Quota, QuotaStatus, counts_for, find_quotas
 from broker.model.problems import MalformedRequest
-from broker.model.quotas import Quota, QuotaStatus, counts_for, find_quotas
 
 WHOLE = Quota(1, 5, 2, 3, "4/m")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.address import Address
-from broker.model.options import AccessModel, NodeConfig
+from broker.model.nodes.options import AccessModel, NodeConfig
 from broker.redis_url import read_url
 from broker.settings import (
     CommandSettings,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.model import trace
+from broker.model.items import trace
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

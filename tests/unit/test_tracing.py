@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from broker import codec
 from broker.model.commands import Browse, Command, PrepareMessage, Publish, Redeem, Retract, Unlock, Unsubscribe
 from broker.model.core import Reply
-from broker.model.items import Delivery, Envelope, Listed, LockEnded, Notice
+from broker.model.items.items import Delivery, Envelope, Listed, LockEnded, Notice
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
 from broker.model.positions import Position
 from broker.model.problems import Problem
-from broker.model.qos import Stage
 from broker.model.results import Browsed, Done, Published, Refused, Result, Retracted
 from frontends import tracing
 from frontends.tracing import Traces

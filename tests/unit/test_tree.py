@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model import pull_subscriptions
 from broker.model.names import Jid
+from broker.model.nodes import pull_subscriptions
+from broker.model.nodes.tree import Scope, SubscriptionType, TreeRequest, tree_request
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import Scope, SubscriptionType, TreeRequest, tree_request
 
 TITLE = {"pubsub#title": ("t",)}
 

@@ -2,7 +2,7 @@
 
 from broker.model.frozen import frozen
 from broker.model.names import Jid
-from broker.model.quotas import Quota
+from broker.model.nodes.quotas import Quota
 
 
 @frozen

@@ -5,12 +5,12 @@ from dataclasses import field
 from typing import Final
 
 from broker.model.frozen import frozen
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.progress import Progress
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
+from broker.model.nodes.pull_subscriptions import Next
 from broker.model.positions import Position
-from broker.model.progress import Progress
-from broker.model.pull_subscriptions import Next
-from broker.model.qos import Stage
 from broker.model.results import Refused
 
 

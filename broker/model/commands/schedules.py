@@ -1,9 +1,9 @@
 """Commands on the schedules of a node. Values only."""
 
 from broker.model.frozen import frozen
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.names import Jid
-from broker.model.schedules import Schedule
+from broker.model.nodes.schedules import Schedule
 
 
 @frozen

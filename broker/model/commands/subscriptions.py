@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from broker.model.frozen import frozen
+from broker.model.items.qos import Qos, Sending
 from broker.model.names import Jid
+from broker.model.nodes.subscriptions import Change
+from broker.model.nodes.tree import Scope
 from broker.model.pages import Page
-from broker.model.qos import Qos, Sending
-from broker.model.subscriptions import Change
-from broker.model.tree import Scope
 
 
 @frozen

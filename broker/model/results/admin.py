@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from broker.model.frozen import frozen
-from broker.model.items import ItemDetails
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.quotas import QuotaStatus
+from broker.model.items.items import ItemDetails
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.quotas import QuotaStatus
 from broker.model.results.nodes import Counted
 
 

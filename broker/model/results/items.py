@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from broker.model.frozen import frozen
-from broker.model.items import Listed, Lock
+from broker.model.items.items import Listed, Lock
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.names import Jid, Partition
-from broker.model.outcomes import ItemOutcome
 from broker.model.positions import Position
 
 

@@ -1,7 +1,7 @@
 """Outcomes of commands on nodes. Values only."""
 
 from broker.model.frozen import frozen
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 
 
 @frozen

@@ -1,7 +1,7 @@
 """Outcomes of commands on schedules. Values only."""
 
 from broker.model.frozen import frozen
-from broker.model.schedules import ScheduleStatus
+from broker.model.nodes.schedules import ScheduleStatus
 
 
 @frozen

@@ -3,14 +3,14 @@
 from typing import ClassVar
 
 from broker.model.frozen import frozen
-from broker.model.items import Owned
+from broker.model.items.items import Owned
+from broker.model.items.qos import Qos, Sending
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.subscriptions import State, Subscription
+from broker.model.nodes.tree import Scope
 from broker.model.problems import Problem
-from broker.model.qos import Qos, Sending
 from broker.model.results.log import LogStart
-from broker.model.subscriptions import State, Subscription
-from broker.model.tree import Scope
 
 
 @frozen

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from broker.model.names import Partition
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord
 from broker.redis_core.collections.turns import Turns
 from broker.redis_core.commands.collections import Asks

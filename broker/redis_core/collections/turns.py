@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker.model.names import Partition, bare_jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord
 from broker.model.results import Refused
 from broker.redis_core.commands.collections import (
@@ -42,7 +42,7 @@ from broker.tasks import start
 
 if TYPE_CHECKING:
     from broker.model.names import Jid
-    from broker.model.tree import Scope
+    from broker.model.nodes.tree import Scope
 
 WITHDRAWN: Final = "withdrawn"
 """Why a lock ends whose holder is notified (lua/lib/subscriptions/unsubscribing.lua)."""

@@ -1,7 +1,7 @@
 """Commands to one partition as a part of an administrator's command."""
 
 from broker.model.frozen import frozen
-from broker.model.items import ItemDetails
+from broker.model.items.items import ItemDetails
 from broker.model.names import Jid
 
 

@@ -1,9 +1,9 @@
 """Commands by which an item learns how its parents end."""
 
 from broker.model.commands import Publish
-from broker.model.dependencies import ParentState
 from broker.model.frozen import frozen
-from broker.model.outcomes import ItemOutcome
+from broker.model.items.dependencies import ParentState
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.results import Published
 
 

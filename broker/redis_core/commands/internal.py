@@ -7,12 +7,12 @@ from typing import Any, Final, TypeVar, cast
 from broker.model import commands
 from broker.model.commands import Receive
 from broker.model.frozen import frozen
-from broker.model.items import Owned
+from broker.model.items.items import Owned
+from broker.model.items.qos import Qos, Sending
 from broker.model.names import Jid, Partition
+from broker.model.nodes.tree import Scope
 from broker.model.problems import Problem
-from broker.model.qos import Qos, Sending
 from broker.model.results import Received, Refused, Result
-from broker.model.tree import Scope
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,
     InspectPartition,

@@ -12,12 +12,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Options, RenewOwnership, Subscribe
-from broker.model.groups import DEFAULT_GROUP, share
-from broker.model.items import Notice, Owned, OwnershipGained, OwnershipLost
+from broker.model.items.items import Notice, Owned, OwnershipGained, OwnershipLost
+from broker.model.items.qos import Sending
 from broker.model.names import Jid
-from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.nodes.groups import DEFAULT_GROUP, share
+from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
-from broker.model.qos import Sending
 from broker.model.results import OwnershipsRenewed, Refused, Result, Subscribed
 from broker.redis_core.commands.internal import (
     GONE,

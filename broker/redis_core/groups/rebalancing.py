@@ -6,7 +6,7 @@ Pure; must not know who carries it out.
 from collections.abc import Mapping, Sequence
 
 from broker.model.frozen import frozen
-from broker.model.groups import assign_evenly
+from broker.model.nodes.groups import assign_evenly
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.group_members import Member, PartitionOwnership

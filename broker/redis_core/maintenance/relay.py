@@ -13,7 +13,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from broker import keys
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.records.store import in_pages

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import structlog
 
-from broker.model.items import Notice
+from broker.model.items.items import Notice
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.model.results import Refused

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Counted
 from broker.redis_core.records.store import NodeStore, in_pages
 from broker.redis_core.registry.merge import added_up

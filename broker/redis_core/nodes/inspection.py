@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.model.commands import InspectItems, Overview
 from broker.model.names import bare_jid
-from broker.model.nodes import READERS, Affiliation
+from broker.model.nodes.nodes import READERS, Affiliation
 from broker.model.problems import Problem
 from broker.model.results import Counted, InspectedItems, Overviewed, Refused, Result, Summary
 from broker.redis_core.commands.admin_parts import InspectedPartition, InspectPartition
@@ -19,7 +19,7 @@ from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 
 if TYPE_CHECKING:
-    from broker.model.items import ItemDetails
+    from broker.model.items.items import ItemDetails
 
 MAX_SCRIPTS: Final = 20
 """Scripts that one list of items runs at most: a kept log may have many acknowledged entries between items."""

@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release, Stats
-from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
+from broker.model.items.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid, domain, is_jid, resource
-from broker.model.nodes import NodeRecord, change_config
-from broker.model.options import AccessModel, NodeConfig, NodeState
+from broker.model.nodes.nodes import NodeRecord, change_config
+from broker.model.nodes.options import AccessModel, NodeConfig, NodeState
+from broker.model.nodes.quotas import MOST, Quota, find_quotas
+from broker.model.nodes.subscriptions import State, Subscription
+from broker.model.nodes.tree import tree_request
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.quotas import MOST, Quota, find_quotas
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
-from broker.model.subscriptions import State, Subscription
-from broker.model.tree import tree_request
 from broker.redis_core.commands.internal import Leave, LogExtent, Sweep
 from broker.redis_core.nodes.records import Records
 from broker.redis_core.nodes.tree_events import TreeEvents

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from broker.model.items import TreeEvent
+from broker.model.items.items import TreeEvent
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import CorruptRecord
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import Scanned
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.nodes.records import Records

@@ -10,11 +10,11 @@ from dataclasses import replace
 from broker.model.commands import Associate, Dissociate
 from broker.model.frozen import frozen
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.tree import TreeRequest
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result
-from broker.model.tree import TreeRequest
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, move_record

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from broker.model import attempts
 from broker.model.commands import Release
-from broker.model.dependencies import read_record
-from broker.model.items import ItemDetails, LockDetails
+from broker.model.items import attempts
+from broker.model.items.dependencies import read_record
+from broker.model.items.items import ItemDetails, LockDetails
+from broker.model.items.progress import Progress
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
-from broker.model.progress import Progress
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Released
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,

@@ -1,7 +1,7 @@
 """Calls by which a collection lends credit to the queues below it."""
 
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.redis_core.commands.collections import (
     CheckReferences,
     Lent,

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from broker.model.dependencies import read_record, record
-from broker.model.nodes import NodeRecord
-from broker.model.outcomes import ItemOutcome
+from broker.model.items.dependencies import read_record, record
+from broker.model.items.outcomes import ItemOutcome
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Published, Refused
 from broker.redis_core.commands.dependency_parts import (
     Awaited,

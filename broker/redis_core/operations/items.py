@@ -16,17 +16,17 @@ from broker.model.commands import (
     RetractBatch,
     Unlock,
 )
-from broker.model.fields import decimal, rate_rule
-from broker.model.hints import NO_HINTS
-from broker.model.items import Listed
+from broker.model.items.hints import NO_HINTS
+from broker.model.items.items import Listed
+from broker.model.items.outcomes import ItemOutcome, ReplyMode
+from broker.model.items.progress import Progress
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import AccessModel, PublishModel
-from broker.model.outcomes import ItemOutcome, ReplyMode
+from broker.model.nodes.fields import decimal, rate_rule
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import AccessModel, PublishModel
+from broker.model.nodes.pull_subscriptions import Next
 from broker.model.positions import Position
 from broker.model.problems import Problem
-from broker.model.progress import Progress
-from broker.model.pull_subscriptions import Next
 from broker.model.results import (
     AcknowledgedAndReceived,
     Browsed,

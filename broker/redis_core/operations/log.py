@@ -5,7 +5,7 @@ from typing import Any
 from broker.model import offsets
 from broker.model.commands import Bind, Commit, Read, Unbind
 from broker.model.names import Jid
-from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog

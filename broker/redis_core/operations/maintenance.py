@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.tree import Scope
 from broker.model.results import Counted, Done, Purged
-from broker.model.tree import Scope
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
 from broker.redis_core.operations.operation import Call, ScriptReply, Values
 

@@ -9,12 +9,12 @@ import structlog
 
 from broker import keys
 from broker.model.frozen import frozen
-from broker.model.items import Delivery, LockEnded, OwnershipLost
+from broker.model.items.items import Delivery, LockEnded, OwnershipLost
+from broker.model.items.qos import MAX_BATCH, Stage
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
-from broker.model.qos import MAX_BATCH, Stage
 from broker.model.results import Refused
 from broker.redis_core.commands.collections import Asks
 

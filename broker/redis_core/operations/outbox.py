@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Done, Refused
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, OutboxPage, ReadOutbox
 from broker.redis_core.operations.items import intake, read_published

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.model.items import Owned
-from broker.model.nodes import NodeRecord
+from broker.model.items.items import Owned
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition, ReleasePartition, RenewPartition

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.schedules import MOST_OF_NODE
 from broker.model.problems import Problem
 from broker.model.results import Refused
-from broker.model.schedules import MOST_OF_NODE
 from broker.redis_core.commands.schedule_parts import (
     FoundSchedule,
     FoundSchedules,

@@ -3,12 +3,12 @@
 from typing import Any
 
 from broker.model.commands import NO_TOKEN, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
-from broker.model.items import Lock
+from broker.model.items.items import Lock
+from broker.model.items.qos import Qos, Sending
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.qos import Qos, Sending
+from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.results import Done, HeldLocks, Refused, Result, Subscribed
-from broker.model.tree import Scope, SubscriptionType
 from broker.redis_core.commands.internal import OWN_CREDIT, Leave, Left, PassOn, ReceivedFrom, ReceiveFrom
 from broker.redis_core.operations.items import WHICH, read_received
 from broker.redis_core.operations.operation import (

@@ -16,10 +16,10 @@ import structlog
 
 from broker import codec
 from broker.model.commands import Publish
-from broker.model.dependencies import RESULT_BYTES, ParentState, read_record
+from broker.model.items.dependencies import RESULT_BYTES, ParentState, read_record
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.outcomes import ItemOutcome
+from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.dependency_parts import (

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from broker.model.commands import InspectItems, MoveItems
-from broker.model.items import ItemDetails
+from broker.model.items.items import ItemDetails
 from broker.model.names import bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeState
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeState
 from broker.model.problems import Problem
 from broker.model.results import InspectedItems, MovedItems, Refused, Result
 from broker.redis_core.commands.admin_parts import MovedFromPartition, MoveFromPartition

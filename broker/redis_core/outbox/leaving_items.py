@@ -15,13 +15,13 @@ from typing import Any, Final
 import structlog
 
 from broker import codec
-from broker.model import attempts
-from broker.model.attempts import Attempt
 from broker.model.frozen import frozen
-from broker.model.items import Envelope
+from broker.model.items import attempts
+from broker.model.items.attempts import Attempt
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, Partition
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig, PublishModel
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeConfig, PublishModel
 from broker.model.results import Done, Published, Refused
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, ExpireTicket, OutboxPage
 from broker.redis_core.nodes.service import NodeService

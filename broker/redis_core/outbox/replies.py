@@ -9,9 +9,9 @@ import time
 from functools import partial
 from typing import Final
 
-from broker.model.items import ItemEnded
+from broker.model.items.items import ItemEnded
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.names import Partition
-from broker.model.outcomes import ItemOutcome
 from broker.redis_core.commands.outbox import EndEntry, OutboxPage
 from broker.redis_core.ports import DoorPort
 

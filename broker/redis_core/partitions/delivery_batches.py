@@ -6,7 +6,7 @@ Nothing waits for a batch to fill.
 from collections.abc import Sequence
 from typing import Final
 
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
 
 BYTES: Final = 65_536
 """The most bytes of envelopes in a batch of several items: XMPP servers bound stanzas."""

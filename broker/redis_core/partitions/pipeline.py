@@ -21,9 +21,9 @@ import structlog
 
 from broker import keys
 from broker.model.commands import Publish
-from broker.model.items import NodeEvent, OwnershipLost
+from broker.model.items.items import NodeEvent, OwnershipLost
 from broker.model.names import Partition
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Published, Refused
 from broker.redis_core.commands.collections import Asks

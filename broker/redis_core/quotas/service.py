@@ -5,8 +5,8 @@ from typing import Final
 from broker import keys
 from broker.model.commands import ListQuotas, SetQuota
 from broker.model.names import Jid, bare_jid, read_account_or_domain
+from broker.model.nodes.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for
 from broker.model.problems import Problem
-from broker.model.quotas import DEFAULT, MOST, MOST_QUOTAS, counts_for
 from broker.model.results import Done, QuotaList, Refused, Result
 from broker.redis_core.quotas.stored import Quotas
 from broker.redis_core.records.store import LISTED, NodeStore

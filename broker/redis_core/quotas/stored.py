@@ -12,9 +12,9 @@ import structlog
 
 from broker import keys
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.quotas import DEFAULT, Quota, QuotaStatus, counts_for, find_quotas
 from broker.model.problems import CoreUnavailable, MalformedRequest, ScriptDefect
-from broker.model.quotas import DEFAULT, Quota, QuotaStatus, counts_for, find_quotas
 from broker.redis_core.info import read_info
 from broker.redis_core.records.store import NodeStore, in_pages
 from broker.redis_core.redis_client.client import Server

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker import keys
-from broker.model.fields import decimal, rate_rule
 from broker.model.frozen import frozen
 from broker.model.names import Jid, domain
+from broker.model.nodes.fields import decimal, rate_rule
+from broker.model.nodes.quotas import Quota
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
-from broker.model.quotas import Quota
 from broker.model.results import Refused
 from broker.redis_core.quotas.stored import Quotas
 from broker.redis_core.redis_client.client import Server

@@ -3,7 +3,7 @@
 The cached record may be old: every script receives its revision and refuses to act on an old one. Must not know pipelines.
 """
 
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.redis_core.records.store import NodeStore
 
 

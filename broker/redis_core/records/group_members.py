@@ -2,9 +2,9 @@
 
 from broker import keys
 from broker.model.frozen import frozen
+from broker.model.items.qos import Sending
 from broker.model.names import Jid
-from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.qos import Sending
+from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.redis_client.client import Server, Value
 

@@ -13,12 +13,12 @@ import structlog
 from broker import keys
 from broker.model.commands import Subscribe
 from broker.model.frozen import frozen
+from broker.model.items.qos import Sending
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.tree import Scope
 from broker.model.problems import Problem
-from broker.model.qos import Sending
 from broker.model.results import Refused
-from broker.model.tree import Scope
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.store import NodeStore, SubscriptionRef

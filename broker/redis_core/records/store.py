@@ -15,11 +15,11 @@ import structlog
 from broker import keys
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition, bare_jid, domain, resource
-from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, to_stored
-from broker.model.options import NodeConfig, NodeState
+from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, to_stored
+from broker.model.nodes.options import NodeConfig, NodeState
+from broker.model.nodes.pull_subscriptions import is_lease_record
+from broker.model.nodes.quotas import counts_for
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
-from broker.model.pull_subscriptions import is_lease_record
-from broker.model.quotas import counts_for
 from broker.model.results import Counted, Refused
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted

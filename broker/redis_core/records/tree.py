@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from broker import keys
-from broker.model.destinations import is_wildcard, matches
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.nodes.destinations import is_wildcard, matches
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.tree import DEPTH, Association, NodeType
 from broker.model.problems import Problem
 from broker.model.results import Refused
-from broker.model.tree import DEPTH, Association, NodeType
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server, Value
 

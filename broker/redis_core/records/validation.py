@@ -7,12 +7,12 @@ from typing import Final
 from broker.model.commands import Declare
 from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, domain, is_printable
-from broker.model.nodes import Affiliation, NodeRecord, change_config
-from broker.model.options import Fair, NodeConfig
+from broker.model.nodes.nodes import Affiliation, NodeRecord, change_config
+from broker.model.nodes.options import Fair, NodeConfig
+from broker.model.nodes.pull_subscriptions import is_lease_record
+from broker.model.nodes.tree import TreeRequest, tree_request
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.pull_subscriptions import is_lease_record
 from broker.model.results import Refused
-from broker.model.tree import TreeRequest, tree_request
 from broker.settings import NodeCreation, Settings
 
 _OF_ONE_PARTITION: Final = ("rate", "max_in_flight", "publish_rate", "multi_subscribe")

@@ -1,6 +1,6 @@
 """Reads the node of a command and judges its sender, for handlers. Must not know what any command does."""
 
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import GONE, AnyCommand
 from broker.redis_core.records.store import NodeStore

@@ -22,16 +22,16 @@ from broker.model.commands import (
     Subscribe,
     Unsubscribe,
 )
-from broker.model.hints import NO_HINTS
+from broker.model.items.hints import NO_HINTS
+from broker.model.items.outcomes import RESULT_BYTES, ReplyMode
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, bare_jid, resource
-from broker.model.nodes import Affiliation, NodeRecord, find_unmet
-from broker.model.options import AccessModel, NodeState, PublishModel
-from broker.model.outcomes import RESULT_BYTES, ReplyMode
+from broker.model.nodes.nodes import Affiliation, NodeRecord, find_unmet
+from broker.model.nodes.options import AccessModel, NodeState, PublishModel
+from broker.model.nodes.pull_subscriptions import is_pull_subscription
+from broker.model.nodes.schedules import Overlap
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.pull_subscriptions import is_pull_subscription
-from broker.model.qos import Qos
 from broker.model.results import Refused
-from broker.model.schedules import Overlap
 from broker.redis_core.commands.internal import AcquirePartition, ReceiveFrom, SubscribeLog
 from broker.selectors.text import UnreadableSelector, read
 

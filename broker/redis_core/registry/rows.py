@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
 from broker.model.names import bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import (
     Cancelled,

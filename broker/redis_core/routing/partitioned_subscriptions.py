@@ -9,9 +9,9 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Options, SetSubscriptionOptions, Subscribe, Unsubscribe
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Qos
 from broker.model.results import Refused, Subscribed
 from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, SubscribeLog
 from broker.redis_core.operations.operation import subid

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final
 
 from broker.model.names import Partition
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.redis_core.collections.asking import FIND_SECONDS
 from broker.redis_core.collections.turns import Turns
 from broker.redis_core.commands.collections import Pull

@@ -24,7 +24,7 @@ from broker.model.commands import (
 )
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
-from broker.model.options import PublishModel
+from broker.model.nodes.options import PublishModel
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
 from broker.redis_core.collections.asking import Askers
@@ -55,7 +55,7 @@ from broker.redis_core.subscriptions import log_readers
 from broker.tasks import FAILED, Reply, Tasks, start, then
 
 if TYPE_CHECKING:
-    from broker.model.nodes import NodeRecord
+    from broker.model.nodes.nodes import NodeRecord
 
 log = structlog.get_logger()
 

@@ -15,11 +15,11 @@ import structlog
 
 from broker import codec
 from broker.model.names import Partition
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeState
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeState
+from broker.model.nodes.schedules import Overlap
 from broker.model.problems import CorruptRecord
 from broker.model.results import Published, Refused
-from broker.model.schedules import Overlap
 from broker.model.times import moment
 from broker.redis_core.commands.internal import FindItem, Found
 from broker.redis_core.commands.outbox import AcceptEntry, ExpireTicket, OutboxPage

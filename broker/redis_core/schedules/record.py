@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from broker.model.frozen import frozen
-from broker.model.hints import Hints
+from broker.model.items.hints import Hints
 from broker.model.names import Jid
+from broker.model.nodes.schedules import CatchUp, Schedule, ScheduledItem, ScheduleState, ScheduleStatus
 from broker.model.problems import CorruptRecord, MalformedRequest
-from broker.model.schedules import CatchUp, Schedule, ScheduledItem, ScheduleState, ScheduleStatus
 from broker.model.times import moment
 from broker.redis_core.schedules.timetable import Timetable
 

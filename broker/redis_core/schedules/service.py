@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
 from broker.model.names import bare_jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Result, Scheduled, ScheduleList
 from broker.redis_core.records.store import NodeStore

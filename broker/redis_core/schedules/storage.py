@@ -6,7 +6,7 @@ from typing import Self
 import structlog
 
 from broker.model.frozen import frozen
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CorruptRecord
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import Ask

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from broker.model.frozen import frozen
+from broker.model.nodes.schedules import Schedule
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.schedules import Schedule
 
 _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = timedelta(days=1)

@@ -18,12 +18,12 @@ from broker.model.commands import (
     Subscribe,
     Unsubscribe,
 )
-from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
+from broker.model.items.items import ApprovalAsked, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.problems import Problem
 from broker.model.results import Done, Listing, Managed, Refused, Result, Subscribed, SubscriptionList, Unsubscribed
-from broker.model.subscriptions import Change, State, Subscription
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.pending_requests import PendingList

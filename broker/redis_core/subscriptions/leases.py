@@ -8,12 +8,12 @@ from typing import Final
 
 from broker.model.commands import Subscribe, Unsubscribe
 from broker.model.names import bare_jid
-from broker.model.nodes import NodeRecord
-from broker.model.options import AccessModel, NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import AccessModel, NodeConfig
+from broker.model.nodes.pull_subscriptions import is_lease_record
+from broker.model.nodes.tree import NodeType
 from broker.model.problems import Problem
-from broker.model.pull_subscriptions import is_lease_record
 from broker.model.results import Refused, Result, Unsubscribed
-from broker.model.tree import NodeType
 from broker.redis_core.commands.internal import Scanned
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.ports import HandlerPort

@@ -6,8 +6,8 @@ partition can answer for it.
 
 from broker.model import offsets
 from broker.model.commands import Subscribe
-from broker.model.nodes import NodeRecord
-from broker.model.options import STREAM_CREDIT
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import STREAM_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Subscribed
 from broker.redis_core.commands.internal import Outcome, SubscribeLog

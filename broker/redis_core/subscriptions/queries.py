@@ -10,11 +10,11 @@ from typing import Any, Final
 from broker import keys
 from broker.model.commands import Affiliations, ListSubscribers, Subscribe, Subscriptions
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
+from broker.model.nodes.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
+from broker.model.nodes.pull_subscriptions import is_lease_record, lease_seconds
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.pages import Page
-from broker.model.pull_subscriptions import is_lease_record, lease_seconds
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
-from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.operations.operation import subid

@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
-from broker.model.items import Notice, SubscriptionChanged
+from broker.model.items.items import Notice, SubscriptionChanged
+from broker.model.items.qos import Qos
 from broker.model.names import Jid, bare_jid
+from broker.model.nodes.pull_subscriptions import is_pull_subscription
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import Problem
-from broker.model.pull_subscriptions import is_pull_subscription
-from broker.model.qos import Qos
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
-from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import Ask, Leave, Left
 from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.operations.operation import subid

@@ -8,8 +8,8 @@ from broker.model.names import Jid, lower_jid, read_bare_jid
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.protocol import sasl
 from frontends.amqp.protocol.types import Malformed
-from frontends.failed_logins import FailedLogins, TooSoon
-from frontends.passwords import Passwords, TooMany
+from frontends.logins.failed_logins import FailedLogins, TooSoon
+from frontends.logins.passwords import Passwords, TooMany
 
 ANONYMOUS, EXTERNAL, PLAIN, TOKENS = "ANONYMOUS", "EXTERNAL", "PLAIN", "MSSBCBS"
 

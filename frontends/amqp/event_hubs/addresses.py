@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from broker.model.frozen import frozen
-from broker.model.groups import DEFAULT_GROUP, is_name
 from broker.model.names import NODE_NAME_BYTES
+from broker.model.nodes.groups import DEFAULT_GROUP, is_name
 from broker.model.problems import MalformedRequest, Problem
 from frontends.amqp.auth.shared_keys import path
 from frontends.amqp.links import attach_options

@@ -5,7 +5,7 @@ import time
 from broker.model import offsets
 from broker.model.commands import Bind, Read
 from broker.model.names import NODE_NAME_BYTES
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.auth import shared_keys

@@ -13,7 +13,7 @@ import structlog
 
 from broker.model.commands import Publish
 from broker.model.core import COMMAND_BYTES
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Published, Result
 from broker.tasks import serve

@@ -7,10 +7,10 @@ from zlib import crc32
 
 from broker.model import offsets
 from broker.model.commands import Bind, Command, Describe, Read, Subscribe, Unbind, Unsubscribe
-from broker.model.nodes import NodeRecord
+from broker.model.items.qos import Qos
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.pull_subscriptions import new_pull_name, pull_jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.pull_subscriptions import new_pull_name, pull_jid
-from broker.model.qos import Qos
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import CONDITION, LOCKED, NOT_IMPLEMENTED, Fault, fault

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.model.frozen import frozen
-from broker.model.groups import is_name
 from broker.model.names import NODE_NAME_BYTES
-from broker.model.options import MAX_PARTITIONS
+from broker.model.nodes.groups import is_name
+from broker.model.nodes.options import MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.amqp.constants import EPOCH, GROUP, INFO, PARTITION
 

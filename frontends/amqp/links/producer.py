@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from broker.model.commands import Publish
 from broker.model.core import COMMAND_BYTES
-from broker.model.hints import USUAL_PRIORITY
-from broker.model.nodes import NodeRecord
-from broker.model.options import MAX_PAYLOAD_BYTES
-from broker.model.outcomes import ReplyMode
+from broker.model.items.hints import USUAL_PRIORITY
+from broker.model.items.outcomes import ReplyMode
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Result
 from frontends.amqp import refusal_log

@@ -16,7 +16,7 @@ import structlog
 from broker.model.commands import Receive, Retract, Unlock, Unsubscribe
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
-from broker.model.options import MAX_CREDIT
+from broker.model.nodes.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import HeldItem, Received, Refused, Result
 from broker.tasks import serve, start

@@ -13,7 +13,7 @@ import structlog
 
 from broker.model.commands import ReadOutcome
 from broker.model.frozen import frozen
-from broker.model.outcomes import ItemOutcome
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.problems import CorruptRecord
 from broker.model.results import Ended, Refused
 from broker.tasks import serve

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker import codec, payloads
-from broker.model import headers
-from broker.model.dependencies import Dependencies
 from broker.model.frozen import frozen
-from broker.model.headers import AMQP as CARRIED
-from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, NO_HINTS, Hints, ms_until
-from broker.model.items import Envelope
+from broker.model.items import headers
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.headers import AMQP as CARRIED
+from broker.model.items.hints import MOST_PRIORITY, MOST_SECONDS, NO_HINTS, Hints, ms_until
+from broker.model.items.items import Envelope
+from broker.model.items.outcomes import ItemOutcome, ReplyMode
 from broker.model.names import ITEM_ID_BYTES
-from broker.model.outcomes import ItemOutcome, ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.payloads import BYTES

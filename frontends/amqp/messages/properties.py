@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from broker.model import headers, trace
 from broker.model.frozen import frozen
+from broker.model.items import headers, trace
 from frontends.amqp.protocol import types
 
 _TEXTS: Final = frozenset({0xA1, 0xB1})

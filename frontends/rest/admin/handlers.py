@@ -35,7 +35,7 @@ from frontends.rest import replies
 from frontends.rest.admin import requests, views
 from frontends.rest.core_client import result
 from frontends.rest.errors import fault
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http.values import Request, Response
 
 
 async def show_overview(core: Core, request: Request) -> Response:

@@ -16,14 +16,15 @@ from broker.model.commands import (
     SetQuota,
 )
 from broker.model.frozen import frozen
-from broker.model.headers import MOST
+from broker.model.items.headers import MOST
 from broker.model.names import Jid, bare_jid, read_jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.quotas import FIELDS, Quota
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.quotas import FIELDS, Quota
-from frontends.rest import fields, negotiation, paths
+from frontends.rest import paths
 from frontends.rest.errors import Fault
-from frontends.rest.http_types import Request
+from frontends.rest.http import fields, negotiation
+from frontends.rest.http.values import Request
 
 REDRIVEN_MOST: Final = 100
 RELEASED_MOST: Final = 200

@@ -5,11 +5,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker import codec, payloads
-from broker.model import attempts
 from broker.model.commands import InspectItems, Overview
-from broker.model.items import ItemDetails, LockDetails
+from broker.model.items import attempts
+from broker.model.items.items import ItemDetails, LockDetails
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import (
     FrontendList,
     History,
@@ -24,7 +24,7 @@ from broker.model.results import (
 )
 from broker.model.times import moment
 from frontends.rest import paths, replies
-from frontends.rest.http_types import Response
+from frontends.rest.http.values import Response
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
 """The fields of a dead letter's headers `stanzaq-dead-NAME`."""

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.names import Jid, lower_jid
-from frontends.failed_logins import FailedLogins, TooSoon
-from frontends.passwords import Passwords, TooMany
+from frontends.logins.failed_logins import FailedLogins, TooSoon
+from frontends.logins.passwords import Passwords, TooMany
 from frontends.rest.auth.tokens import Tokens, Undecided, Untrusted
 from frontends.rest.errors import RETRY_SECONDS, Fault
 

@@ -6,8 +6,9 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from broker.model.times import moment
-from frontends.rest import negotiation, paths
+from frontends.rest import paths
 from frontends.rest.formats.views import Child, HeldMessages, Lock, Message, Page
+from frontends.rest.http import negotiation
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 STATES: Final = "urn:stanzaq:0:state"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from broker.model.frozen import frozen
+from broker.model.items.progress import Progress
 from broker.model.names import Jid
-from broker.model.progress import Progress
 from broker.model.results import Counted
 from frontends.rest import paths
 

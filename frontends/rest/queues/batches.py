@@ -7,9 +7,10 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import fields, heads, negotiation, paths
+from frontends.rest import paths
 from frontends.rest.errors import Fault, fault
-from frontends.rest.http_types import Request
+from frontends.rest.http import fields, heads, negotiation
+from frontends.rest.http.values import Request
 from frontends.rest.queues import requests
 from frontends.rest.queues.requests import NewMessage
 

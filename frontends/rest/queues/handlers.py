@@ -12,9 +12,10 @@ import structlog
 
 from broker.model.commands import Browse, Children, Delete, Describe, Publish, ReadOutcome, Reserve, Retract, Stats
 from broker.model.core import Core
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.names import bare_jid
-from broker.model.nodes import Affiliation, NodeRecord, change_config, form_values
-from broker.model.outcomes import ItemOutcome
+from broker.model.nodes.nodes import Affiliation, NodeRecord, change_config, form_values
+from broker.model.nodes.tree import TreeRequest, tree_request
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import (
     Browsed,
@@ -30,12 +31,12 @@ from broker.model.results import (
     Result,
     Retracted,
 )
-from broker.model.tree import TreeRequest, tree_request
-from frontends.rest import conditions, fields, replies
+from frontends.rest import replies
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.formats.views import Child, Message, Page
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http import conditions, fields
+from frontends.rest.http.values import Request, Response
 from frontends.rest.queues import batches, requests, views
 
 _LOOKS: Final = 2

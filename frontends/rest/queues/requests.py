@@ -7,23 +7,24 @@ from http import HTTPStatus
 from typing import Final
 
 from broker import codec, payloads
-from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
-from broker.model.dependencies import Dependencies
-from broker.model.fields import Decimal, Whole
 from broker.model.frozen import frozen
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items import headers, trace
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import ITEM_ID_BYTES, is_printable
-from broker.model.nodes import change_config
-from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
-from broker.model.outcomes import ReplyMode
+from broker.model.nodes.fields import Decimal, Whole
+from broker.model.nodes.nodes import change_config
+from broker.model.nodes.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
+from broker.model.nodes.tree import tree_request
 from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import tree_request
-from frontends.rest import fields as request_fields
-from frontends.rest import negotiation, paths
+from frontends.rest import paths
 from frontends.rest.errors import Fault
-from frontends.rest.http_types import Request
+from frontends.rest.http import fields as request_fields
+from frontends.rest.http import negotiation
+from frontends.rest.http.values import Request
 
 GROUP_KEY: Final = "group-key"
 HINTS: Final = {

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlencode
 
 from broker import codec, payloads
-from broker.model.items import Listed
+from broker.model.items.items import Listed
 from frontends.rest import paths
 from frontends.rest.formats.views import Child, Message
 from frontends.rest.paths import ResourcePath

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from broker.model.core import Core
 from broker.model.results import Done, Scheduled, ScheduleList
 from frontends.rest.core_client import result
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http.values import Request, Response
 from frontends.rest.schedules import requests, views
 
 

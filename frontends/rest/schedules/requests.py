@@ -4,13 +4,13 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model import trace
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
+from broker.model.items import trace
+from broker.model.nodes.schedules import FIELDS, Schedule, check_id
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.schedules import FIELDS, Schedule, check_id
-from frontends.rest import fields, negotiation
 from frontends.rest.errors import Fault
-from frontends.rest.http_types import Request
+from frontends.rest.http import fields, negotiation
+from frontends.rest.http.values import Request
 from frontends.rest.queues import batches, requests
 
 SAID: Final = tuple(name for name in FIELDS if name != "id")

@@ -5,11 +5,11 @@ from urllib.parse import urlencode
 
 from broker import codec, payloads
 from broker.model.commands import ListSchedules
+from broker.model.nodes.schedules import ScheduledItem, ScheduleStatus
 from broker.model.results import ScheduleList
-from broker.model.schedules import ScheduledItem, ScheduleStatus
 from frontends.rest import paths, replies
 from frontends.rest.formats import documents
-from frontends.rest.http_types import Response
+from frontends.rest.http.values import Response
 
 
 def write_schedule(node: str, status: ScheduleStatus) -> Response:

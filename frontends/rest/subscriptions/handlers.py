@@ -22,11 +22,11 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.core import Core
-from broker.model.destinations import is_wildcard, matches
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
+from broker.model.nodes.destinations import is_wildcard, matches
+from broker.model.nodes.pull_subscriptions import is_lease_record, new_pull_name, record_name
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.pull_subscriptions import is_lease_record, new_pull_name, record_name
-from broker.model.qos import Qos
 from broker.model.results import (
     AcknowledgedAndReceived,
     Described,
@@ -43,13 +43,14 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.tasks import start
-from frontends.rest import fields, negotiation, replies
+from frontends.rest import replies
 from frontends.rest.auth.identity import end_of_credentials
 from frontends.rest.core_client import ask_all, result
 from frontends.rest.errors import Fault, fault, write_problem
 from frontends.rest.formats import documents
 from frontends.rest.formats.views import Message
-from frontends.rest.http_types import Request, Response
+from frontends.rest.http import fields, negotiation
+from frontends.rest.http.values import Request, Response
 from frontends.rest.subscriptions import requests, views
 from frontends.rest.subscriptions.requests import LockRef, PullSubscription
 

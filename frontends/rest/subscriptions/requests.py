@@ -17,18 +17,19 @@ from zlib import crc32
 from broker import codec, payloads
 from broker.model.commands import Complete, Retract, Unlock
 from broker.model.commands import Renew as RenewLock
-from broker.model.destinations import MOST
 from broker.model.frozen import frozen
+from broker.model.items.progress import Progress
 from broker.model.names import Jid, bare_jid, is_printable, resource
-from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
+from broker.model.nodes.destinations import MOST
+from broker.model.nodes.options import MAX_CREDIT, MAX_LOCK_SECONDS
+from broker.model.nodes.pull_subscriptions import Next, lease_seconds, pull_jid
+from broker.model.nodes.subscriptions import Subscription
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.progress import Progress
-from broker.model.pull_subscriptions import Next, lease_seconds, pull_jid
 from broker.model.results import HeldItem
-from broker.model.subscriptions import Subscription
-from frontends.rest import fields, negotiation, paths
+from frontends.rest import paths
 from frontends.rest.errors import Fault, fault
-from frontends.rest.http_types import Request
+from frontends.rest.http import fields, negotiation
+from frontends.rest.http.values import Request
 
 FORM: Final = "application/x-www-form-urlencoded"
 

@@ -9,10 +9,11 @@ from broker import codec, payloads
 from broker.model.frozen import frozen
 from broker.model.results import HeldItem, Received, Subscribed
 from broker.model.times import moment
-from frontends.rest import negotiation, paths, replies
+from frontends.rest import paths, replies
 from frontends.rest.formats import documents
 from frontends.rest.formats.views import HeldMessages, Lock, Message
-from frontends.rest.http_types import Response
+from frontends.rest.http import negotiation
+from frontends.rest.http.values import Response
 from frontends.rest.subscriptions.requests import PullSubscription
 
 ACTIONS: Final = ("complete", "release", "renew", "dead-letter")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from broker.model.commands import Configure, Disconnect, Frontends, Overview, Release
-from broker.model.options import NodeState
+from broker.model.nodes.options import NodeState
 from broker.model.results import Disconnected, FrontendList, FrontendStatus, Overviewed, Released, Summary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.frozen import frozen
 from broker.model.names import Jid, bare_jid
-from broker.model.options import NodeConfig
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import BadCommand

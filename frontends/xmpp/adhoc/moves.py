@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.model.commands import MoveItems
-from broker.model.headers import MOST
+from broker.model.items.headers import MOST
 from broker.model.results import MovedItems
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields

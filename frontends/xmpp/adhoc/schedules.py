@@ -6,10 +6,10 @@ from typing import Final
 from broker import codec, payloads
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
 from broker.model.names import ITEM_ID_BYTES
-from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES
+from broker.model.nodes.schedules import FIELDS, ID_BYTES, Schedule, check_id
 from broker.model.problems import MalformedRequest
 from broker.model.results import Scheduled, ScheduleList
-from broker.model.schedules import FIELDS, ID_BYTES, Schedule, check_id
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.admin import write_form

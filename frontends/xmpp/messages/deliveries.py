@@ -17,10 +17,10 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Confirm
 from broker.model.frozen import frozen
-from broker.model.items import Delivery, Lock
+from broker.model.items.items import Delivery, Lock
+from broker.model.items.qos import MAX_BATCH, Stage
 from broker.model.names import Jid, Partition
 from broker.model.problems import CorruptRecord
-from broker.model.qos import MAX_BATCH, Stage
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import stanzas
 from frontends.xmpp.pubsub import log_options, payloads

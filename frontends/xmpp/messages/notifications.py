@@ -5,7 +5,7 @@ from itertools import count
 from typing import assert_never
 
 from broker.model.commands import Retract, Unlock
-from broker.model.items import (
+from broker.model.items.items import (
     ApprovalAsked,
     ItemEnded,
     LockEnded,
@@ -17,9 +17,9 @@ from broker.model.items import (
     SubscriptionChanged,
     TreeEvent,
 )
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
-from broker.model.outcomes import ItemOutcome
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
 from frontends.xmpp import namespaces as ns

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from broker import codec
 from broker.model.commands import Publish
 from broker.model.frozen import frozen
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors

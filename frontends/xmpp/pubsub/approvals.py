@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Approve
 from broker.model.names import Jid
+from broker.model.nodes.subscriptions import Subscription
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.subscriptions import Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.xml import forms

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model import trace
-from broker.model.dependencies import Dependencies
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items import trace
+from broker.model.items.dependencies import Dependencies
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare_jid, is_jid, prepare_jid
-from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
-from broker.model.outcomes import ReplyMode
+from broker.model.nodes.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 

@@ -8,9 +8,9 @@ from xml.etree.ElementTree import Element
 
 from broker.model import offsets
 from broker.model.commands import Commit, Partitions, Read
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
+from broker.model.items.qos import Stage
 from broker.model.problems import Problem
-from broker.model.qos import Stage
 from broker.model.results import Event, Extents, Replay
 from broker.model.times import read_moment
 from frontends.xmpp import namespaces as ns

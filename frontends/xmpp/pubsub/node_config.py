@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from broker.model.nodes import NodeRecord, form_values
-from broker.model.options import BY_NAME, FORCED, OPTIONS, NodeConfig
+from broker.model.nodes.nodes import NodeRecord, form_values
+from broker.model.nodes.options import BY_NAME, FORCED, OPTIONS, NodeConfig
+from broker.model.nodes.tree import CHILDREN, COLLECTION, NodeType
 from broker.model.results import Described
-from broker.model.tree import CHILDREN, COLLECTION, NodeType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escape

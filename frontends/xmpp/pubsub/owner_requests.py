@@ -5,12 +5,12 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
-from broker.model.fields import values
 from broker.model.names import Jid, bare_jid
-from broker.model.nodes import Affiliation
-from broker.model.options import NodeConfig
+from broker.model.nodes.fields import values
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.tree import NodeType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import NodeType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, node_config, subscription_lists
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, drop_foreign, expect, only_child

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.model.frozen import frozen
-from broker.model.groups import is_name
-from broker.model.items import Owned, OwnershipGained, OwnershipLost
+from broker.model.items.items import Owned, OwnershipGained, OwnershipLost
+from broker.model.nodes.groups import is_name
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import OwnershipsRenewed, Subscribed
 from frontends.xmpp import namespaces as ns

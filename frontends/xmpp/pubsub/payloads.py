@@ -7,9 +7,9 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker import codec, payloads
-from broker.model import headers
-from broker.model.items import Envelope
-from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.items import headers
+from broker.model.items.items import Envelope
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.xml.text import FORBIDDEN, escape, serialise

@@ -4,10 +4,10 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
-from broker.model.hints import USUAL_PRIORITY
+from broker.model.items.hints import USUAL_PRIORITY
+from broker.model.nodes.schedules import FIELDS, Schedule, ScheduledItem, ScheduleStatus, check_id
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Scheduled, ScheduleList
-from broker.model.schedules import FIELDS, Schedule, ScheduledItem, ScheduleStatus, check_id
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, paging, payloads
 from frontends.xmpp.stanzas import Iq, Question, expect

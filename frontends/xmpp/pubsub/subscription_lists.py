@@ -9,10 +9,10 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import AffiliationList, SubscriptionList
-from broker.model.subscriptions import Change, State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, paging
 from frontends.xmpp.stanzas import Iq, Question, only_child

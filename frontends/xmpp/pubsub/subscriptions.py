@@ -12,12 +12,12 @@ from xml.etree.ElementTree import Element
 from broker.model import offsets
 from broker.model.commands import Describe, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.frozen import frozen
+from broker.model.items.qos import MAX_BATCH, SENT, Qos
 from broker.model.names import Jid, resource
-from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
+from broker.model.nodes.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
+from broker.model.nodes.tree import DEPTH, Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import MAX_BATCH, SENT, Qos
 from broker.model.times import read_moment
-from broker.model.tree import DEPTH, Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, View, expect, only_child

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 

@@ -12,7 +12,7 @@ from proton import Message
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Stats
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Published
 from broker.redis_core.core import RedisCore
@@ -29,9 +29,9 @@ from frontends.amqp.protocol.engine import CONTAINER
 from frontends.amqp.protocol.grammar import Code, Frames, performative
 from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.server import AmqpServer
-from frontends.failed_logins import FailedLogins
-from frontends.passwords import Passwords
-from frontends.places import Places
+from frontends.logins.failed_logins import FailedLogins
+from frontends.logins.passwords import Passwords
+from frontends.logins.places import Places
 from frontends.tools.servers.redis import RedisServer
 from tests.admitting import ADMITTING
 from tests.doors.amqp.event_hubs import KEYS, signed

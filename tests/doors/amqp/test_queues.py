@@ -32,9 +32,10 @@ from broker.model.commands import (
     Stats,
     Subscribe,
 )
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.subscriptions import Change
 from broker.model.results import (
     Cancelled,
     Counted,
@@ -46,7 +47,6 @@ from broker.model.results import (
     Subscribed,
     SubscriptionList,
 )
-from broker.model.subscriptions import Change
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import types

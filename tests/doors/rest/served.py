@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from frontends.rest.connection import CONNECTION
+from frontends.rest.http.connection import CONNECTION
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
 from tests.waiting import PATIENCE_SECONDS
 

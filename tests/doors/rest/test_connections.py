@@ -10,10 +10,10 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from frontends.places import Places
-from frontends.rest.connection import CONNECTION, crowded
+from frontends.logins.places import Places
 from frontends.rest.errors import write_problem
-from frontends.rest.server import HttpServer
+from frontends.rest.http.connection import CONNECTION, crowded
+from frontends.rest.http.server import HttpServer
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.frontend import BOB
 from tests.doors.rest.served import RestFrontend, client, problem

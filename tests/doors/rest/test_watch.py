@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from broker.model.commands import Subscribe, Unlock
-from broker.model.items import Delivery, Notice
+from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.results import Subscribed, Unlocked
 from broker.redis_core.core import RedisCore

@@ -8,7 +8,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Receive
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.results import HeldItem, Received, Result
 from frontends.amqp.links.context import LinkContext

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from broker import codec
 from broker.model.commands import Read
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Event, Replay
 from frontends.amqp.links.log_consumer import READ_MOST, LogConsumer, LogRead

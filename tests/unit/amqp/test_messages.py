@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import codec, payloads
-from broker.model.dependencies import Dependencies, Parent
-from broker.model.hints import NO_HINTS, Hints
-from broker.model.items import XML, Envelope
+from broker.model.items.dependencies import Dependencies, Parent
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.items import XML, Envelope
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import Jid
-from broker.model.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp.constants import DELAY, KEY, PARTITION

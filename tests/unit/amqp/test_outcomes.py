@@ -8,7 +8,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Command, Renew, Retract, Unlock
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.results import HeldItem, Refused, Renewed, Result, Retracted

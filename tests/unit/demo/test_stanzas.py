@@ -6,7 +6,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Browse, Command, Declare, Describe, Publish, Retract, Subscribe
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from frontends.tools.demo import stanzas
 from frontends.tools.demo.stanzas import Delivered

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from broker import codec
 from broker.model.commands import PrepareMessage, Publish
-from broker.model.hints import NO_HINTS, Hints
-from broker.model.items import Envelope
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.redis_core.exactly_once import StoredMessage, message_key, new_message, sender_of
 

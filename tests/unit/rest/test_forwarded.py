@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from frontends.rest.forwarded import find_sender
+from frontends.rest.http.forwarded import find_sender
 
 PROXIES = tuple(map(ip_network, ("10.0.0.0/8", "fd00::/8")))
 

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from broker.model.commands import Receive
 from broker.model.names import Jid
-from broker.model.pull_subscriptions import new_pull_name
+from broker.model.nodes.pull_subscriptions import new_pull_name
 from broker.model.results import Received
-from frontends.failed_logins import FailedLogins
-from frontends.passwords import Passwords
+from frontends.logins.failed_logins import FailedLogins
+from frontends.logins.passwords import Passwords
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import LEEWAY_SECONDS, Tokens

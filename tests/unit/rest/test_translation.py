@@ -3,15 +3,16 @@
 import pytest
 
 from broker import codec
+from broker.model.items.outcomes import End, ItemOutcome
 from broker.model.names import Jid
-from broker.model.outcomes import End, ItemOutcome
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Browsed, Ended
-from frontends.rest import errors, negotiation, paths
+from frontends.rest import errors, paths
 from frontends.rest.auth import rate_limit
 from frontends.rest.errors import Fault
 from frontends.rest.formats.views import Child
-from frontends.rest.http_types import Request
+from frontends.rest.http import negotiation
+from frontends.rest.http.values import Request
 from frontends.rest.queues import handlers, requests, views
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")

@@ -7,8 +7,8 @@ import pytest
 
 from broker.model.commands import Command, Configure, Disconnect, Frontends, Overview, Release
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import (
     Counted,

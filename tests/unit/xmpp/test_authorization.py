@@ -5,10 +5,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.commands import Approve
-from broker.model.items import ApprovalAsked, SubscriptionChanged
+from broker.model.items.items import ApprovalAsked, SubscriptionChanged
 from broker.model.names import Jid
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages.notifications import Events
 from frontends.xmpp.pubsub import approvals

@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.commands import Cancel, Complete, Publish, Renew, Retract, Unlock
-from broker.model.hints import Hints
+from broker.model.items.hints import Hints
+from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.progress import Progress
 from broker.model.results import Cancelled, Published, Refused, Renewed, Result, Retracted, Unlocked
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import batches

@@ -28,12 +28,12 @@ from broker.model.commands import (
     Unlock,
 )
 from broker.model.core import Core, Outlet, Reply
-from broker.model.items import Delivery, Envelope, NodeEvent
+from broker.model.items.items import Delivery, Envelope, NodeEvent
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import Problem
-from broker.model.qos import Stage
 from broker.model.results import (
     Counted,
     Described,

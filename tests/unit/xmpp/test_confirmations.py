@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from broker import codec
 from broker.model.commands import Bounce, Confirm
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
-from broker.model.qos import Stage
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages import deliveries
 from frontends.xmpp.messages.deliveries import parse_answer, parse_bounce

@@ -8,11 +8,11 @@ import pytest
 
 from broker.model.commands import Children, Command, Describe, Nodes, Stats
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import AccessModel, NodeConfig
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import AccessModel, NodeConfig
+from broker.model.nodes.tree import NodeType
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Counted, Described, Listing, Refused
-from broker.model.tree import NodeType
 from frontends.xmpp import disco, replies, requests
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc.commands import AdhocContext

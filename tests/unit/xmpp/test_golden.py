@@ -12,7 +12,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Command, Publish, Retract, Subscribe, Unlock
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.results import Refused, Result, Retracted, Subscribed, Unlocked

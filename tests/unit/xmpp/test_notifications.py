@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker import codec
 from broker.model.commands import Bounce, Retract, Unlock
-from broker.model.items import (
+from broker.model.items.items import (
     Delivery,
     Envelope,
     LockEnded,
@@ -19,11 +19,11 @@ from broker.model.items import (
     TreeEvent,
 )
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
-from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages.deliveries import parse_bounce, write_delivery
 from frontends.xmpp.messages.notifications import Events

@@ -7,11 +7,11 @@ import pytest
 
 from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord, change_config
-from broker.model.options import FORCED, OPTIONS, NodeConfig
+from broker.model.nodes.nodes import NodeRecord, change_config
+from broker.model.nodes.options import FORCED, OPTIONS, NodeConfig
+from broker.model.nodes.tree import Association, NodeType, TreeRequest, tree_request
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
-from broker.model.tree import Association, NodeType, TreeRequest, tree_request
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.adhoc import commands

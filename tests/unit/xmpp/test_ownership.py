@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.items import Owned, OwnershipGained, OwnershipLost
+from broker.model.items.items import Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import OwnershipsRenewed, Subscribed

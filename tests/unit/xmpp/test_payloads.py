@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model.items import Envelope
-from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.items.items import Envelope
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import payloads

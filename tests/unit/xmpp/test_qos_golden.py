@@ -11,10 +11,10 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Deliver, PrepareMessage, Publish, Stats
-from broker.model.items import Envelope
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.results import Counted, Done, Published
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas

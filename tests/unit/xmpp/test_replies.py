@@ -9,14 +9,17 @@ import pytest
 from broker import codec
 from broker.model import commands
 from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
-from broker.model.items import Envelope, Listed, Lock
+from broker.model.items.items import Envelope, Listed, Lock
+from broker.model.items.outcomes import End, ItemOutcome
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig
-from broker.model.outcomes import End, ItemOutcome
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.schedules import Schedule, ScheduleState, ScheduleStatus
+from broker.model.nodes.subscriptions import State, Subscription
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Qos
 from broker.model.results import (
     AffiliationList,
     Browsed,
@@ -47,9 +50,6 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.results.log import LogStart
-from broker.model.schedules import Schedule, ScheduleState, ScheduleStatus
-from broker.model.subscriptions import State, Subscription
-from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests
 from frontends.xmpp.pubsub import paging

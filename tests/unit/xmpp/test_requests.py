@@ -20,10 +20,10 @@ from broker.model.commands import (
     RetractBatch,
     Unlock,
 )
-from broker.model.dependencies import Dependencies, Parent
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items.dependencies import Dependencies, Parent
+from broker.model.items.hints import NO_HINTS, Hints
+from broker.model.items.outcomes import ReplyMode
 from broker.model.names import Jid
-from broker.model.outcomes import ReplyMode
 from broker.model.positions import Position
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas

@@ -7,12 +7,12 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Command, ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
-from broker.model.hints import Hints
-from broker.model.items import Envelope
+from broker.model.items.hints import Hints
+from broker.model.items.items import Envelope
 from broker.model.names import Jid
+from broker.model.nodes.schedules import Schedule, ScheduledItem, ScheduleState, ScheduleStatus
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Result, Scheduled, ScheduleList
-from broker.model.schedules import Schedule, ScheduledItem, ScheduleState, ScheduleStatus
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies
 from frontends.xmpp.stanzas import DoorAnswer, Question

@@ -8,10 +8,10 @@ import pytest
 from broker import codec
 from broker.model import offsets
 from broker.model.commands import Bounce, Commit, Partitions, Read
-from broker.model.items import Delivery, Envelope
+from broker.model.items.items import Delivery, Envelope
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Stage
 from broker.model.results import Event, Extents, Replay
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages import deliveries

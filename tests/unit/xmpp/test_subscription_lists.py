@@ -7,11 +7,11 @@ import pytest
 
 from broker.model.commands import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation
+from broker.model.nodes.nodes import Affiliation
+from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.pages import Page
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import AffiliationList, SubscriptionList
-from broker.model.subscriptions import Change, State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import subscription_lists
 from frontends.xmpp.stanzas import Question

@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.commands import Describe, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
+from broker.model.items.qos import SENT, Qos
 from broker.model.names import Jid
-from broker.model.options import MAX_CREDIT, NodeConfig
+from broker.model.nodes.options import MAX_CREDIT, NodeConfig
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import SENT, Qos
-from broker.model.tree import Scope, SubscriptionType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import subscriptions
 from frontends.xmpp.stanzas import DoorAnswer, Question, View

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from broker.model.nodes import NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.tree import NodeType
 from broker.model.problems import Problem
 from broker.model.results import Refused
-from broker.model.tree import NodeType
 from broker.redis_core.collections.turns import Turns
 from broker.redis_core.commands.collections import Turn, Turned
 from tests.waiting import PATIENCE_SECONDS

@@ -1,6 +1,6 @@
 """Notices that frontends have to send, as stored in Redis."""
 
-from broker.model.items import (
+from broker.model.items.items import (
     ApprovalAsked,
     LockEnded,
     NodeConfigured,
@@ -11,9 +11,9 @@ from broker.model.items import (
     SubscriptionChanged,
 )
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import AccessModel, NodeConfig
-from broker.model.subscriptions import State, Subscription
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import AccessModel, NodeConfig
+from broker.model.nodes.subscriptions import State, Subscription
 from broker.redis_core.maintenance import relay
 
 

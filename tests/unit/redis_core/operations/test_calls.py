@@ -9,13 +9,13 @@ from structlog.testing import capture_logs
 
 from broker.model import commands, offsets
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
-from broker.model.items import LockEnded, OwnershipLost
+from broker.model.items.items import LockEnded, OwnershipLost
+from broker.model.items.progress import Progress
+from broker.model.items.qos import Qos, Sending, Stage
 from broker.model.names import Jid, Partition
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
-from broker.model.progress import Progress
-from broker.model.qos import Qos, Sending, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.commands.admin_parts import InspectPartition, MoveFromPartition
 from broker.redis_core.commands.collections import (

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from broker.model.items import Delivery
+from broker.model.items.items import Delivery
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
-from broker.model.qos import Stage
 from broker.redis_core.partitions.delivery_batches import BYTES, batch_deliveries
 
 A, B = Jid("a@x/1"), Jid("b@x/1")

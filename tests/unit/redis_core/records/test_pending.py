@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from broker.model.commands import Subscribe
+from broker.model.items.qos import Qos
 from broker.model.names import Jid
-from broker.model.qos import Qos
-from broker.model.tree import Scope, SubscriptionType
+from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.redis_core.records.pending_requests import decode, encode
 
 _ME = Jid("worker@example.org/a")

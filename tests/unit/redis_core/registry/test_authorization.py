@@ -33,11 +33,11 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
+from broker.model.items.qos import Qos, Stage
 from broker.model.names import Jid, Partition
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import AccessModel, NodeConfig, PublishModel
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
-from broker.model.qos import Qos, Stage
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
 from broker.redis_core.registry.authorization import OUTCAST, accepting, visible
 from broker.redis_core.registry.rows import refusal

@@ -5,8 +5,8 @@ from typing import get_args
 
 from broker.model.commands import Command, admin, items, log, nodes, schedules, subscriptions
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import NodeConfig
+from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.options import NodeConfig
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import Internal, PartitionCommand

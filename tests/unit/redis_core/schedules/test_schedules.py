@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.model.names import Jid
+from broker.model.nodes.schedules import FIELDS, CatchUp, Overlap, Schedule, ScheduleState
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.schedules import FIELDS, CatchUp, Overlap, Schedule, ScheduleState
 from broker.model.times import duration, duration_ms, moment, read_moment
 from broker.redis_core.schedules import timetable
 from broker.redis_core.schedules.record import LATE_MS, Fired, ScheduleRecord

@@ -10,8 +10,8 @@ from uvicorn import Server as Uvicorn
 
 from broker.tasks import start
 from frontends.listening import listen
-from frontends.places import Places
-from frontends.rest.connection import Connection, Limited
+from frontends.logins.places import Places
+from frontends.rest.http.connection import Connection, Limited
 
 if TYPE_CHECKING:
     from asyncio import Task

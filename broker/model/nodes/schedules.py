@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, Self, TypeVar
 
 from broker.model.frozen import frozen
-from broker.model.hints import NO_HINTS, Hints
+from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.names import Jid, is_printable
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import duration, duration_ms, moment, read_moment

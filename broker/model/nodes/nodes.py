@@ -6,10 +6,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from broker.model.fields import Option
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition
-from broker.model.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
+from broker.model.nodes.fields import Option
+from broker.model.nodes.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 
 MAX_AFFILIATIONS: Final = 10_000

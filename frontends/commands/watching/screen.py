@@ -18,8 +18,8 @@ from rich.live import Live
 from broker.model.commands import Overview
 from broker.model.names import Partition
 from broker.model.results import Overviewed, Summary
-from frontends.commands import live
 from frontends.commands.runner import ADMINISTRATOR, ask, complain, lines, misuse, nodes_beginning, run, tell
+from frontends.commands.watching import live
 from frontends.terminal import Config, Json
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from broker.model.problems import Problem
-from frontends import places
+from frontends.logins import places
 from frontends.rest import errors
 from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from broker.model.fields import Rate, Whole
 from broker.model.frozen import frozen
 from broker.model.names import Jid, domain
-from broker.model.options import MAX_RATE
+from broker.model.nodes.fields import Rate, Whole
+from broker.model.nodes.options import MAX_RATE
 from broker.model.problems import MalformedRequest, Problem
 
 DEFAULT: Final = "default"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest.http_types import Request
+from frontends.rest.http.values import Request
 
 PAGE: Final = 50
 PAGE_MOST: Final = 500

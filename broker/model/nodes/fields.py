@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model.frozen import frozen
-from broker.model.tree import NodeType
+from broker.model.nodes.tree import NodeType
 
 DIGITS: Final = 18
 RATE: Final = re.compile(r"([0-9]{1,15})/([smh])")

@@ -8,11 +8,11 @@ from dataclasses import field
 from enum import Enum
 from typing import Final
 
-from broker.model import destinations
-from broker.model.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, rate_rule, values
 from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES
-from broker.model.tree import MAX_CHILDREN, Association, NodeType
+from broker.model.nodes import destinations
+from broker.model.nodes.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, rate_rule, values
+from broker.model.nodes.tree import MAX_CHILDREN, Association, NodeType
 
 _DEAD: Final = f"/{destinations.DEAD}"
 MAX_ITEMS: Final = 1_000_000

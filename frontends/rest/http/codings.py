@@ -6,8 +6,8 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import negotiation
 from frontends.rest.errors import Fault
+from frontends.rest.http import negotiation
 
 GZIP: Final = "gzip"
 LEAST_BYTES: Final = 1_000

@@ -4,9 +4,9 @@ import time
 from dataclasses import field
 from typing import Final, Self
 
-from broker.model.dependencies import NO_DEPENDENCIES, Dependencies
 from broker.model.frozen import frozen
-from broker.model.outcomes import ReplyMode
+from broker.model.items.dependencies import NO_DEPENDENCIES, Dependencies
+from broker.model.items.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import read_moment
 

@@ -2,8 +2,8 @@
 
 from typing import Final, Self
 
-from broker.model.fields import Decimal
 from broker.model.frozen import frozen
+from broker.model.nodes.fields import Decimal
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import moment
 

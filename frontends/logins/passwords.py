@@ -16,7 +16,7 @@ from typing import Final
 import bcrypt
 
 from broker.model.names import Jid, lower_jid
-from frontends.failed_logins import FailedLogins
+from frontends.logins.failed_logins import FailedLogins
 
 REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MOST: Final = 10_000

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import field
 
-from broker.model.attempts import Attempt
-from broker.model.dependencies import ParentState
 from broker.model.frozen import frozen
-from broker.model.hints import USUAL_PRIORITY
+from broker.model.items.attempts import Attempt
+from broker.model.items.dependencies import ParentState
+from broker.model.items.hints import USUAL_PRIORITY
+from broker.model.items.outcomes import ItemOutcome
+from broker.model.items.progress import Progress
+from broker.model.items.qos import Stage
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeRecord
-from broker.model.outcomes import ItemOutcome
+from broker.model.nodes.nodes import NodeRecord
+from broker.model.nodes.subscriptions import Subscription
 from broker.model.positions import Position
-from broker.model.progress import Progress
-from broker.model.qos import Stage
-from broker.model.subscriptions import Subscription
 
 XML = "application/xml"
 """Content type of an XMPP payload element, stored as UTF-8 text that can stand alone."""

@@ -1,0 +1,1 @@
+"""Items: what a publisher asks for, what a worker gets, and how they end. Values only."""

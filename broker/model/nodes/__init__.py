@@ -1,0 +1,1 @@
+"""Nodes: their options, owners, subscriptions, schedules and place in the tree. Values and pure rules."""

@@ -1,0 +1,1 @@
+"""`stanzaq top` and `stanzaq journal tail`: what they show, and how they look again."""

@@ -1,0 +1,1 @@
+"""Who is connected at a door: passwords, failed logins, and names of connections that nobody takes from others."""

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, heads, fields, codings and conditions. Must not know queues."""
