@@ -8,7 +8,7 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local results, asked, known = {}, {}, {}
-local open = call.caller_sends and not partition_owner.get() and not call.partition_paused
+local open = call.caller_sends and not partition_owner.get() and not call.partition_options.paused
 for i, row in ipairs(rows) do
   if row.admitted == '' then
     results[i] = 'passed'

@@ -14,7 +14,7 @@ local function renew(row)
   local known = reader_ownership.get(row.group)
   -- An expired lease is over, even if no sweep has seen it and nobody else has taken it: its epoch is forgotten.
   if not (known and known.active and known.fence == tonumber(row.fence)) then return {'superseded'} end
-  if known.ends - call.partition_now <= call.partition_lock_ms / 2 then
+  if known.ends - call.partition_now <= call.partition_options.lock_ms / 2 then
     known.ends = call.partition_deadline
     reader_ownership.put(row.group, known)
   end

@@ -23,7 +23,7 @@ local results = budget.each(rows, function(row)
   if row.refused ~= '' then return {'refused'} end
   local wait_ms = publish_rates.use(row.by)
   if wait_ms then return {'too-fast', wait_ms} end
-  if not call.partition_log_only and enqueue.find(row.item) then
+  if not call.partition_options.log_only and enqueue.find(row.item) then
     enqueue.replace(row)
     return row.item
   end

@@ -6,7 +6,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = ready_queue.take(CHUNK)
-if call.partition_log_only then
+if call.partition_options.log_only then
   local after, ended = '-', false
   while #dropped < CHUNK and not (ended or budget.over()) do
     local found

@@ -1,5 +1,5 @@
--- The partition's clock, options and counters: read once when a script starts, written once when it ends.
--- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, collects = nil, ordered = nil, fence = nil, paused = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil
+-- The partition's clock, options and counters: read once when an operation starts; the counters are written once when it ends.
+-- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, deadline = nil, deadline_text = nil, cursor = nil, tail = nil, token = nil, fence = nil, before = nil, options = nil
 local partition = {}
 
 -- HGETALL: few of the fields exist, so HMGET would look for most in vain.
@@ -32,26 +32,14 @@ function partition.load()
   call.partition_micros = clock.micros()
   call.partition_now = math.floor(call.partition_micros / 1000)
   call.partition_stamp = string.format('%d', call.partition_now)
-  call.partition_lock_ms = tonumber(meta.lock_ms)
-  call.partition_deadline = call.partition_now + call.partition_lock_ms
+  call.partition_options = options.read(meta)
+  call.partition_deadline = call.partition_now + call.partition_options.lock_ms
   call.partition_deadline_text = string.format('%d', call.partition_deadline)
-  call.partition_max_deliveries = tonumber(meta.max_deliveries)
-  call.partition_dead_letters = meta.dead_letters ~= '0'
   call.partition_cursor, call.partition_tail = meta.cursor, meta.tail
   call.partition_token = tonumber(meta.token)
-  call.partition_journal_max = meta.journal_max
-  -- A collection has no partitions.
-  call.partition_collects = meta.partitions == '0'
-  call.partition_ordered = meta.ordered == '1'
   call.partition_fence = tonumber(meta.fence or 0)
-  -- A paused node hands nothing out; its locks may still be ended.
-  call.partition_paused = meta.paused == '1'
   call.partition_before = meta
-  -- The log as a stream: limits of what is kept (0: no limit), how much is kept, up to where it was trimmed, and the last entry removed.
-  call.partition_log_only = meta.queueing == '0'
-  call.partition_keep_ms, call.partition_keep_items = tonumber(meta.keep_ms or 0), tonumber(meta.keep_items or 0)
-  call.partition_keep_bytes = tonumber(meta.keep_bytes or 0)
-  call.partition_keeps = call.partition_keep_ms + call.partition_keep_items + call.partition_keep_bytes > 0
+  -- The log as a stream: how much is kept, up to where it was trimmed, and the last entry removed.
   call.partition_kept, call.partition_kept_bytes = tonumber(meta.kept or 0), tonumber(meta.kept_bytes or 0)
   call.partition_trim, call.partition_lost = meta.trim or '0-0', meta.lost or '0-0'
   return nil

@@ -22,7 +22,7 @@ function respond.make(results, hint, receive)
   lock_end.update_turns()
   local deliveries, more = dispatch.run(hint)
   if receive then results = receive(deliveries) end
-  if call.partition_before.fair and call.fair_intake_behind then more = 1 end
+  if call.partition_options.fair and call.fair_intake_behind then more = 1 end
   -- Asked here: most partitions use none of these.
   if budget.over() then
     more = 1
@@ -33,14 +33,14 @@ function respond.make(results, hint, receive)
   end
   if call.partition_before.selects then selection_progress.save() end
   write_buffer.flush()
-  if call.partition_collects then semaphore.tell() elseif more == 0 then asking.ask() end
+  if call.partition_options.collects then semaphore.tell() elseif more == 0 then asking.ask() end
   references.tell()
   partition.save()
   if call.expiry_perished > 0 then notices.tell({'perished', call.expiry_perished}) end
   local owed = call.dispatch_owed or call.partition_before.streams and not (call.caller_sends or call.caller_alone)
   local due = owed and call.partition_now or next_due.time()
-  if call.partition_before.limits and ready_queue.waits() then due = hand_out_limits.next(due) end
+  if call.partition_options.hand_out and ready_queue.waits() then due = hand_out_limits.next(due) end
   if call.partition_before.keyed then due = key_limits.next(due) end
-  due = call.partition_collects and semaphore.next(due) or asking.next(due)
+  due = call.partition_options.collects and semaphore.next(due) or asking.next(due)
   return {'ok', some(results), some(deliveries), some(call.notices_made), call.outbox_due, due, more, call.partition_token}
 end

@@ -27,7 +27,7 @@ local flying = inflight.get_many(places)
 local function look(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked' end
   if redis.call('HEXISTS', key.outbox_items, position) == 1 then return log_entries.current(position), 'dying' end
-  if call.partition_log_only then return log_entries.get(position), 'kept' end
+  if call.partition_options.log_only then return log_entries.get(position), 'kept' end
   if dependents.text(position) then return items.waiting(position), 'dependent' end
   return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'
 end
@@ -46,7 +46,7 @@ for i, position in ipairs(places) do
   end
 end
 local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
-if not call.partition_log_only then count = count - call.partition_kept end
+if not call.partition_options.log_only then count = count - call.partition_kept end
 local theirs = {}
 for subid in string.gmatch(call.partition_before.multi and arg.subids or '', '%d+') do
   for _, each in ipairs(subscription_ids.existing(subid)) do theirs[#theirs + 1] = each end

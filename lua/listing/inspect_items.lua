@@ -18,7 +18,7 @@ end
 local function state(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked', 0 end
   if redis.call('HEXISTS', key.outbox_items, position) == 1 then return log_entries.current(position), 'dying', 0 end
-  if call.partition_log_only then return log_entries.get(position), 'kept', 0 end
+  if call.partition_options.log_only then return log_entries.get(position), 'kept', 0 end
   if dependents.text(position) then return items.waiting(position), 'dependent', 0 end
   local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed

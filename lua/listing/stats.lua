@@ -83,7 +83,7 @@ while scan and looked < 500 do
   end
   scan = found[1] ~= '0' and found[1]
 end
-local several = call.partition_before.partitions and not call.partition_collects
-local unowned = several and not (call.partition_log_only or partition_owner.get())
+local several = call.partition_options.several
+local unowned = several and not (call.partition_options.log_only or partition_owner.get())
 return respond.results({waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
   call.partition_kept_bytes, published, finished, count_added(key.journal), waits, unowned and 1 or 0})

@@ -36,7 +36,7 @@ local function answer(row)
   if not lasts then return {'lease-over'} end
   if row.selector ~= '=' then skipped_items.set_selector(row.subid, row.selector) end
   show_credit(row, subscriber)
-  local takes, open, names = row.limit ~= '', not (call.partition_paused or partition_owner.get()), unused(row)
+  local takes, open, names = row.limit ~= '', not (call.partition_options.paused or partition_owner.get()), unused(row)
   -- Whether it could take more.
   local room, made, waits = takes, 0, 0
   if takes and open and row.limit ~= '0' then room, made = receiving.take(row, subscriber, names, most, max_bytes) end

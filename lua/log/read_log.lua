@@ -31,7 +31,7 @@ while position and not full do
   full = full or ended
 end
 -- In a log the last removed entry may be one that its publisher has deleted, beyond what was read: that is no gap here.
-local trimmed = not call.partition_log_only or began and positions.after(call.partition_trim, began)
+local trimmed = not call.partition_options.log_only or began and positions.after(call.partition_trim, began)
 if found[1] and not trimmed and positions.after(call.partition_lost, position) then gap = 0 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
 local told = position and {gap, first and first[1] or '', call.partition_tail, position, found} or {}

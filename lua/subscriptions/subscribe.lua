@@ -28,7 +28,7 @@ end
 -- Stores what a subscription to a collection is for; returns it.
 local function put_scope(row)
   if row.scope ~= '' then redis.call('HSET', key.scopes, row.subid, row.scope) end
-  return call.partition_collects and redis.call('HGET', key.scopes, row.subid) or nil
+  return call.partition_options.collects and redis.call('HGET', key.scopes, row.subid) or nil
 end
 
 -- An owner's credit ends with its ownership: a former owner begins anew.
@@ -53,7 +53,7 @@ for i, row in ipairs(rows) do
   if refused then
     results[i] = refused
   -- An owner of some of several partitions has a share of its credit in each.
-  elseif row.must == '1' and owns and call.partition_before.partitions then
+  elseif row.must == '1' and owns and (call.partition_options.several or call.partition_options.collects) then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}

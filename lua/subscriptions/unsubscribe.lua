@@ -43,7 +43,7 @@ local function end_subscriptions(row, those)
       room = room - gone_back
     end
     -- What it holds through a collection is on its way back.
-    if not (call.partition_collects and row.release == '1') then left = left + credit.lock_count(subid) end
+    if not (call.partition_options.collects and row.release == '1') then left = left + credit.lock_count(subid) end
   end
   return {#ended > 0 and 'ok' or 'not-subscribed', left, others(row, those), ended}
 end

@@ -28,7 +28,7 @@ def test_of_a_job(runners: dict[str, Runner]) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [{"ordered": "1"}, {"keep_items": 5}, {"limits": "rate 1 1000"}, {"fair": "key"}, {"above": "1"}]
+    "policy", [{"ordered": "1"}, {"keep_items": 5}, {"limits": "0 1 1000 20"}, {"fair": "key"}, {"above": "1"}]
 )
 def test_of_a_queue_with_a_policy(runners: dict[str, Runner], policy: dict[str, Any]) -> None:
     """An operation that finds a policy, or something in a rare key, asks for all keys before it changes anything."""

@@ -6,18 +6,18 @@ local asking = {ASK_MS = 2000, LONGEST_MS = 16000, MOST = 200, LOOKED_AT = 8}
 
 -- Returns how many items subscribers without credit here could get, about.
 function asking.wanted()
-  if partition_owner.get() or call.partition_paused or call.dispatch_owed or call.partition_log_only or not ready_queue.waits() then
+  if partition_owner.get() or call.partition_options.paused or call.dispatch_owed or call.partition_options.log_only or not ready_queue.waits() then
     return 0
   end
   local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
   if rare_keys.any() then stored = stored - redis.call('ZCARD', key.delayed) end
-  local room = call.partition_before.limits and hand_out_limits.room() or asking.MOST
+  local room = call.partition_options.hand_out and hand_out_limits.room() or asking.MOST
   return math.min(asking.MOST, math.max(1, stored), room)
 end
 
 -- Returns the last holders of the next items that came back, which are offered to others first, by the subids that a collection knows.
 local function last_holders()
-  local places = call.partition_before.fair and fair_order.first(asking.LOOKED_AT)
+  local places = call.partition_options.fair and fair_order.first(asking.LOOKED_AT)
     or redis.call('ZRANGE', key.ready, 0, asking.LOOKED_AT - 1)
   if #places == 0 then return '' end
   local names = redis.call('HMGET', key.history, unpack(places))
@@ -49,7 +49,7 @@ function asking.ask()
   step = at and not call.asking_again and math.min(2 * step, asking.LONGEST_MS) or asking.ASK_MS
   meta.told = call.partition_stamp .. ' ' .. string.format('%d', step)
   redis.call('HSET', key.meta, 'told', meta.told)
-  notices.tell({'asks', count, call.partition_now, call.partition_lock_ms, last_holders()})
+  notices.tell({'asks', count, call.partition_now, call.partition_options.lock_ms, last_holders()})
 end
 
 -- Returns when to ask again: `due` or sooner.

@@ -38,7 +38,7 @@ end
 -- sender may have.
 function partition_owner.renew_when_seen(subids)
   local who = partition_owner.get()
-  if not who or who.lease - call.partition_now > call.partition_lock_ms / 2 then return end
+  if not who or who.lease - call.partition_now > call.partition_options.lock_ms / 2 then return end
   local a, b = jids.subids(subids)
   if who.subid == a or who.subid == b then partition_owner.renew(who) end
 end

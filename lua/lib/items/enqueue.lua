@@ -38,7 +38,7 @@ end
 local function is_repeat(row)
   if dedupe.has_seen(row) or dedupe.by_item_id(row) and enqueue.find(row.item) then return true end
   -- A new version could not wait: the item may be locked, or have waited already.
-  return row.parents and not call.partition_log_only and enqueue.find(row.item)
+  return row.parents and not call.partition_options.log_only and enqueue.find(row.item)
 end
 
 -- Returns what the frontend of an item that waits for others has to know: where it waits, and for what.
@@ -68,7 +68,7 @@ function enqueue.room()
   local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.successors)
   if redis.call('XLEN', key.log) - call.partition_kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
-  if arg.node_full == 'reject' or (dead_letter and not call.partition_dead_letters) then return false end
+  if arg.node_full == 'reject' or (dead_letter and not call.partition_options.dead_letters) then return false end
   local oldest = ready_queue.take_lowest()
   if not oldest then return false end
   call.enqueue_known[items.name(oldest.position, oldest)] = nil
@@ -94,7 +94,7 @@ function enqueue.append(row)
   if row.parents then dependents.add(position, row.parents) end
   call.enqueue_count = call.enqueue_count + 1
   dedupe.remember(row)
-  if call.partition_log_only then
+  if call.partition_options.log_only then
     -- Entries of a log never wait: each reader has its own position.
     partition.move_cursor(position)
     retention.keep(position, #row.body)

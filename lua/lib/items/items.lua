@@ -24,7 +24,7 @@ end
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.outbox_items, position) == 1 then return nil end
   local entry = log_entries.current(position)
-  if call.partition_kept > 0 and not call.partition_log_only and retention.find_finished({position}, {''})[1] then return nil end
+  if call.partition_kept > 0 and not call.partition_options.log_only and retention.find_finished({position}, {''})[1] then return nil end
   -- An item with another priority is in `by_priority` while it exists.
   local rank = entry and entry.hints ~= '' and scheduling.of(entry).rank
   if rank and not scheduling.rank(position) then return nil end
@@ -64,7 +64,7 @@ end
 -- Erases a waiting item and all its index entries.
 function items.drop(position, entry)
   -- A log keeps its entries from the start, so removing one counts.
-  if call.partition_log_only then retention.lose(position, #entry.body) end
+  if call.partition_options.log_only then retention.lose(position, #entry.body) end
   if call.partition_before.fair_at then fair_order.remove(position, entry) end
   items.erase(position, entry.log_id, entry.item)
   write_buffer.add('ZREM', key.ready, position)

@@ -9,7 +9,7 @@ function journal.add(kind, flight, reason)
     redis.call('XADD', key.journal, '*', 'type', kind, 'closed', call.partition_stamp, 'lock', flight.line, 'reason', reason)
   else
     call.journal_bounded = true
-    redis.call('XADD', key.journal, 'MAXLEN', '~', call.partition_journal_max, '*', 'type', kind, 'closed', call.partition_stamp,
+    redis.call('XADD', key.journal, 'MAXLEN', '~', call.partition_options.journal_max, '*', 'type', kind, 'closed', call.partition_stamp,
       'lock', flight.line, 'reason', reason)
   end
 end

@@ -33,7 +33,7 @@ function retention.find_finished(places, ats)
     keep_out(done, members, 'ZMSCORE', key.by_priority)
   end
   if call.partition_before.dependents then keep_out(done, places, 'HMGET', key.dependents) end
-  if call.partition_ordered or call.partition_before.keyed then keep_out(done, places, 'HMGET', key.group_of) end
+  if call.partition_options.ordered or call.partition_before.keyed then keep_out(done, places, 'HMGET', key.group_of) end
   return done
 end
 
@@ -48,7 +48,7 @@ end
 -- Keeps the entry of a finished item. An entry that `trim` has passed while it waited is older than all that may be kept.
 function retention.keep(log_id, bytes)
   partition.count_kept(1, bytes)
-  if not (call.partition_keeps and positions.after(log_id, call.partition_trim)) then retention.lose(log_id, bytes) end
+  if not (call.partition_options.keeps and positions.after(log_id, call.partition_trim)) then retention.lose(log_id, bytes) end
 end
 
 local function over(most, count)
@@ -57,6 +57,6 @@ end
 
 -- Whether entries must go. With options that keep nothing, all must.
 function retention.over()
-  return call.partition_kept > 0 and (not call.partition_keeps or over(call.partition_keep_items, call.partition_kept)
-    or over(call.partition_keep_bytes, call.partition_kept_bytes))
+  return call.partition_kept > 0 and (not call.partition_options.keeps or over(call.partition_options.keep_items, call.partition_kept)
+    or over(call.partition_options.keep_bytes, call.partition_kept_bytes))
 end

@@ -6,7 +6,7 @@ local trim = {LIMIT = 200, ROUND = 20}
 local function drop(entry)
   retention.lose(entry.log_id, #entry.body)
   -- Items leave the index when they are acknowledged, but entries of a log never are.
-  if call.partition_log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
+  if call.partition_options.log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
     write_buffer.add('HDEL', key.index, entry.item)
   end
 end
@@ -38,7 +38,7 @@ end
 
 -- Trims by age.
 function trim.by_age()
-  return trim.run(call.partition_keep_ms > 0 and call.partition_now - call.partition_keep_ms or 0)
+  return trim.run(call.partition_options.keep_ms > 0 and call.partition_now - call.partition_options.keep_ms or 0)
 end
 
 -- Trims by count and size. The test is cheap, and comes after everything that may have kept an entry.

@@ -1,4 +1,4 @@
--- How much is handed out of each group key at most, for nodes that ask for it: `by_key` of the partition has the bounds, as `limits` does.
+-- How much is handed out of each group key at most, for nodes that ask for it: their option `by_key` has the bounds.
 -- All items of a key are in one partition. An item whose key is at its bound is blocked, and others go on; it is ready again when a lock of
 -- its key ends or its time comes. `key_locks` has groups and positions of locked items, `key_rates` the number of each key's rate,
 -- `key_blocked` each key with blocked items, by the revision under which that was decided, and `key_due` those that wait for a time.
@@ -12,15 +12,12 @@ function key_limits.begin()
   call.key_limits_applied = call.partition_before.keyed
 end
 
-local function bounds()
-  return rate_limit.bounds(call.partition_before.by_key or '0 0 0 0')
-end
-
 local function state(group)
   call.key_limits_groups = call.key_limits_groups or {}
   local found = call.key_limits_groups[group]
   if found then return found end
-  local most, rate = bounds()
+  local bounds = call.partition_options.by_key or {}
+  local most, rate = bounds.most, bounds.rate
   found = {most = most, rate = rate}
   found.locks = most and redis.call('ZLEXCOUNT', key.key_locks, '[' .. group .. '\0', '(' .. group .. '\1') or 0
   if rate then
@@ -56,7 +53,7 @@ local function release(group)
   local known = state(group)
   local free = math.min(room(known), key_limits.SOME)
   if free <= 0 then return wait(group, known) end
-  local ahead = call.partition_ordered and {blocked_items.head(group)}
+  local ahead = call.partition_options.ordered and {blocked_items.head(group)}
   for _, position in ipairs(ahead or blocked_items.first(group, free)) do
     if blocked_items.remove(group, position) then redis.call('ZADD', scheduling.place(position)) end
     budget.spend(0.4)
@@ -78,7 +75,7 @@ end
 function key_limits.pass(position)
   local group = redis.call('HGET', key.group_of, position)
   if not group then return end
-  if not call.partition_ordered then blocked_items.remove(group, position) end
+  if not call.partition_options.ordered then blocked_items.remove(group, position) end
   key_limits.wake(group)
 end
 
@@ -149,7 +146,7 @@ end
 
 -- Lets items go out whose time has come, or whose bounds have changed; returns whether there are more.
 function key_limits.promote()
-  local more = call.partition_before.unordered and not call.partition_ordered and behead()
+  local more = call.partition_before.unordered and not call.partition_options.ordered and behead()
   local due = redis.call('ZRANGEBYSCORE', key.key_due, '-inf', call.partition_now, 'LIMIT', 0, key_limits.SOME)
   local changed = redis.call('ZRANGEBYSCORE', key.key_blocked, '-inf', '(' .. call.partition_before.revision, 'LIMIT', 0, key_limits.SOME)
   local full = redis.call('ZRANGEBYSCORE', key.key_rates, '-inf', call.partition_micros, 'LIMIT', 0, key_limits.SOME)
@@ -163,7 +160,7 @@ end
 -- later time is of before the clock was set back, and such keys are looked at anew at once.
 function key_limits.next(due)
   local first = redis.call('ZRANGE', key.key_due, 0, 0, 'WITHSCORES')[2]
-  local _, rate = bounds()
+  local rate = call.partition_options.by_key and call.partition_options.by_key.rate
   if first and rate and first - call.partition_now > rate.interval / 1000 + 2 then
     for _, group in ipairs(redis.call('ZRANGE', key.key_due, 0, key_limits.SOME - 1)) do
       redis.call('ZADD', key.key_due, call.partition_stamp, group)

@@ -9,10 +9,10 @@ function rate_limit.read(rule)
   return {interval = interval, burst = burst ~= '0' and tonumber(burst) or 1 + rate_limit.LATE_MICROS / interval}
 end
 
--- Reads bounds: the most at once (0: any number), and the rule of a rate, or zeros; returns nil for none.
+-- Reads bounds, the text `most items period_ms burst`: the most at once and the rate, each nil for none, which is 0 in the text.
 function rate_limit.bounds(text)
   local most, rule = string.match(text, '^(%d+) (.*)$')
-  return most ~= '0' and tonumber(most) or nil, string.sub(rule, 1, 2) ~= '0 ' and rate_limit.read(rule) or nil
+  return {most = most ~= '0' and tonumber(most) or nil, rate = string.sub(rule, 1, 2) ~= '0 ' and rate_limit.read(rule) or nil}
 end
 
 -- Returns the number between the clock and a burst ahead of it: further ahead it is only after the clock was set back, and then the burst

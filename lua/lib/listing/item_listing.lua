@@ -79,7 +79,7 @@ end
 function item_listing.page(count)
   call.item_listing_from, call.item_listing_after = bound(arg.after, '-')
   call.item_listing_to, call.item_listing_before = bound(arg.before, '+')
-  if call.partition_kept == 0 or call.partition_log_only then return log(call.item_listing_from, count) end
+  if call.partition_kept == 0 or call.partition_options.log_only then return log(call.item_listing_from, count) end
   local started = call.item_listing_after and positions.after(call.item_listing_after, call.partition_cursor)
   local page = log(started and call.item_listing_from or '(' .. call.partition_cursor, count)
   -- The items before the cursor come after those not read any more.

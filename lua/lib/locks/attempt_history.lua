@@ -71,9 +71,9 @@ end
 -- Returns in ms how long an item rests after this attempt: 0 where the node does not ask for it. Attempts that do not count as tries do
 -- not lengthen it.
 function attempt_history.rest_after(position, attempt)
-  local rule = call.partition_before.retry_delay
+  local rule = call.partition_options.retry_delay
   if not rule then return 0 end
-  local tries, first, longest, backoff, jitter = attempt_history.count(position, attempt), string.match(rule, '^(%S+) (%S+) (%S+) (%S+)$')
-  local delay = math.min(first * backoff ^ (tries - 1), tonumber(longest))
-  return math.floor(delay * (1 - jitter * chance(position, tries)))
+  local tries = attempt_history.count(position, attempt)
+  local delay = math.min(rule.first * rule.backoff ^ (tries - 1), rule.longest)
+  return math.floor(delay * (1 - rule.jitter * chance(position, tries)))
 end

@@ -103,10 +103,10 @@ function dispatch.run(hint)
   local deliveries, made, bytes = delivery_row.list(), 0, 0
   if budget.over() then return deliveries, 1 end
   ready_queue.promote()
-  if call.partition_before.fair then fair_intake.run() end
-  if call.partition_paused then return deliveries, 0 end
+  if call.partition_options.fair then fair_intake.run() end
+  if call.partition_options.paused then return deliveries, 0 end
   key_limits.begin()
-  local limited = call.partition_before.limits
+  local limited = call.partition_options.hand_out
   if not call.caller_sends then
     call.dispatch_owed = not call.caller_alone and not (limited and hand_out_limits.room() == 0) and is_owed()
     return deliveries, 0
@@ -135,7 +135,7 @@ end
 -- Takes up to `most` items by `take_some`, a few at a time, of about so many bytes of payload, and lets `give` lock them; returns how many
 -- there were.
 function dispatch.hand_out(most, most_bytes, take_some, give)
-  local made, bytes, limited = 0, 0, call.partition_before.limits
+  local made, bytes, limited = 0, 0, call.partition_options.hand_out
   key_limits.begin()
   while made < most and bytes < most_bytes and not budget.over() do
     local want = math.min(most - made, dispatch.most(made, bytes))

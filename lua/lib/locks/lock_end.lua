@@ -33,14 +33,14 @@ end
 -- Removes the locked item; a later version, parked while it was locked, becomes an item of its own (X1).
 local function finish(flight, successor, acknowledged)
   local name = successor and '' or flight.item
-  if acknowledged and call.partition_keeps then
+  if acknowledged and call.partition_options.keeps then
     items.keep(flight.position, flight.log_id, name, inflight.bytes(flight))
   else
     items.erase(flight.position, flight.log_id, name)
   end
   if flight.attempt ~= '1' then write_buffer.add('HDEL', key.history, flight.position) end
   if call.partition_before.hinted then scheduling.remove(flight.position) end
-  local entry = successor and (call.partition_before.hinted or call.partition_ordered) and log_entries.get(successor)
+  local entry = successor and (call.partition_before.hinted or call.partition_options.ordered) and log_entries.get(successor)
   local scheduled = entry and call.partition_before.hinted and scheduling.add(successor, entry)
   local grouped = group_order.replace(flight.position, entry and not scheduled and successor, entry and entry.key)
   if successor then
@@ -81,8 +81,8 @@ function lock_end.release(flight, kind, request)
   unlock(flight)
   local successor = find_successor(flight)
   local attempt, counts = tonumber(flight.attempt), not request.untried
-  local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
-  local reason, dead = request.reason or '', call.partition_dead_letters and (tried or request.dead_letter)
+  local tried = counts and attempt_history.exhausted(flight.position, attempt, call.partition_options.max_deliveries)
+  local reason, dead = request.reason or '', call.partition_options.dead_letters and (tried or request.dead_letter)
   local reads = not successor and (dead or call.partition_before.hinted)
   local entry = reads and log_entries.get(flight.log_id)
   if successor then

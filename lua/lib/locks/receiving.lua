@@ -100,7 +100,7 @@ local function next_ones(ending, most, lease)
     after = call.partition_token, references = '', collection = ''}
   local lasts, subscriber = receiving.renew_lease(asked)
   if not lasts then return {'lease-over'} end
-  if most > 0 and not (call.partition_paused or partition_owner.get()) then
+  if most > 0 and not (call.partition_options.paused or partition_owner.get()) then
     if not receiving.take(asked, subscriber, nil, most, dispatch.BYTES) then waiters.fill(asked.subid) end
   end
   local found, more = receiving.list(asked, most, dispatch.BYTES)

@@ -118,9 +118,9 @@ end
 -- examine.
 function waiters.wake(count)
   local meta = call.partition_before
-  if not meta.waits or call.partition_paused or call.dispatch_owed or partition_owner.get() then return 0 end
+  if not meta.waits or call.partition_options.paused or call.dispatch_owed or partition_owner.get() then return 0 end
   if count == 0 or not next_ones(1)[1] or not ready_queue.waits() then return 0 end
-  if meta.limits and hand_out_limits.room() == 0 then return 0 end
+  if call.partition_options.hand_out and hand_out_limits.room() == 0 then return 0 end
   if call.partition_before.selects then return tell_selecting() end
   tell_some(count)
   return 0

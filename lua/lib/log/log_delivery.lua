@@ -36,7 +36,7 @@ local function add(deliveries, reader, jid, entry)
   local function between(place)
     return positions.after(place, reader.position) and not positions.after(place, entry.log_id)
   end
-  local gap = between(call.partition_lost) or call.partition_log_only and between(call.partition_trim)
+  local gap = between(call.partition_lost) or call.partition_options.log_only and between(call.partition_trim)
   local stage = gap and 'gap' or 'stream'
   local sequence = partition.next_number()
   local item = entry.item ~= '' and entry.item or positions.item_id(entry.log_id)
@@ -69,7 +69,7 @@ end
 
 -- Adds to the deliveries; returns 1 when more could be made at once. All lagging readers have an equal share.
 function log_delivery.run(deliveries)
-  local behind = not call.partition_paused and call.caller_sends and lagging() or {}
+  local behind = not call.partition_options.paused and call.caller_sends and lagging() or {}
   local share, more = math.ceil(log_delivery.LIMIT / math.max(#behind, 1)), #behind == log_delivery.LIMIT
   for _, reader in ipairs(behind) do
     if call.log_delivery_made >= log_delivery.LIMIT or call.log_delivery_bytes >= log_delivery.BYTES then return 1 end

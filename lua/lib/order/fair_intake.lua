@@ -20,7 +20,7 @@ local function add_new(found)
     if not (entry.at or entry.hints ~= '' and scheduling.of(entry).beside) then
       local replacement = log_entries.replacement(position)
       local present = replacement and log_entries.get(replacement) or entry
-      if present.hints == '' or call.partition_ordered or not expiry.delay(position, present) then fair_order.add(position, entry) end
+      if present.hints == '' or call.partition_options.ordered or not expiry.delay(position, present) then fair_order.add(position, entry) end
     end
   end
 end

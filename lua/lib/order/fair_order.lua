@@ -18,13 +18,13 @@ end
 
 -- Returns the score of a tenant's next turn.
 local function following(tenant)
-  local weight = call.partition_before.weighted and redis.call('HGET', key.fair_weights, tenant) or 1
+  local weight = call.partition_options.weighted and redis.call('HGET', key.fair_weights, tenant) or 1
   return string.format('%.17g', (call.partition_before.fair_at or 0) + 1 / weight)
 end
 
 -- Gives an item its place; `entry` is its first version.
 function fair_order.add(position, entry)
-  local tenant = call.partition_before.fair == 'publisher' and entry.by or entry.key
+  local tenant = call.partition_options.fair == 'publisher' and entry.by or entry.key
   budget.spend(fair_order.COST)
   call.fair_order_joined = call.fair_order_joined or {}
   if not call.fair_order_joined[tenant] then

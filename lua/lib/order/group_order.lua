@@ -4,7 +4,7 @@ local group_order = {}
 
 -- Whether the next item of the queue may go out; else it is blocked until those before it are gone.
 function group_order.may_go_out(position, group)
-  if not call.partition_ordered then return true end
+  if not call.partition_options.ordered then return true end
   group = redis.call('HGET', key.group_of, position) or group
   if group == '' then return true end
   local head = redis.call('HGET', key.group_heads, group)
@@ -36,10 +36,10 @@ end
 -- in the order of the log, if its own is the same group; returns whether it does.
 function group_order.replace(position, successor, own)
   local keyed = call.partition_before.keyed
-  local group = (call.partition_ordered or keyed) and redis.call('HGET', key.group_of, position)
+  local group = (call.partition_options.ordered or keyed) and redis.call('HGET', key.group_of, position)
   if not group then return false end
   redis.call('HDEL', key.group_of, position)
-  local leads = call.partition_ordered and redis.call('HGET', key.group_heads, group) == position
+  local leads = call.partition_options.ordered and redis.call('HGET', key.group_heads, group) == position
   if keyed or not leads then blocked_items.remove(group, position) end
   local waits = leads and successor and own == group
   if waits then

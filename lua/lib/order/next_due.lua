@@ -5,8 +5,8 @@ local next_due = {GRAIN_MS = 60000}
 -- Returns when the oldest kept entry gets too old. Coarsely: a sweep for each entry would be a busy loop.
 local function trim_time()
   local first = redis.call('XRANGE', key.log, '(' .. call.partition_trim, call.partition_cursor, 'COUNT', 1)[1]
-  local ends = call.partition_keep_ms + (first and positions.split(first[1]) or call.partition_now)
-  return math.max(ends, call.partition_now + math.min(next_due.GRAIN_MS, math.ceil(call.partition_keep_ms / 16)))
+  local ends = call.partition_options.keep_ms + (first and positions.split(first[1]) or call.partition_now)
+  return math.max(ends, call.partition_now + math.min(next_due.GRAIN_MS, math.ceil(call.partition_options.keep_ms / 16)))
 end
 
 function next_due.time()
@@ -20,7 +20,7 @@ function next_due.time()
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
   local next = (rare_keys.any() or call.partition_before.replies) and outbox.next()
   if next and (soonest == 0 or next < soonest) then soonest = next end
-  if call.partition_keep_ms > 0 and call.partition_kept > 0 then
+  if call.partition_options.keep_ms > 0 and call.partition_kept > 0 then
     local old = trim_time()
     if soonest == 0 or old < soonest then soonest = old end
   end

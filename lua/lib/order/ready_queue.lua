@@ -70,7 +70,7 @@ local function from_ready(count, taken, first, last)
     for _, position in ipairs(out) do
       local entry, past = log_entries.current(position), attempt_history.of(position)
       -- An item's group is that of its first version.
-      local earliest = call.partition_ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
+      local earliest = call.partition_options.ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
       local admits = entry and entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
       -- Only somebody with redis-cli removes an entry of a waiting item: skip it, and let the next of its group follow.
       if entry then
@@ -117,10 +117,10 @@ end
 -- Takes up to `count` waiting items, as entries with their `position` and their `past`, except skipped ones.
 function ready_queue.next(count)
   local taken = {}
-  if call.partition_before.fair then fair_intake.run() end
+  if call.partition_options.fair then fair_intake.run() end
   if call.partition_before.hinted then from_ready(count, taken, 0, scheduling.USUAL - 1) end
   if call.partition_before.fair_at then from_ready(count - #taken, taken, ready_queue.TURNS) end
-  if call.partition_before.fair then return taken end
+  if call.partition_options.fair then return taken end
   from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
   if call.partition_before.hinted and call.partition_cursor == call.partition_tail then

@@ -27,7 +27,7 @@ function scheduling.read_request(row)
     row.reply, row.hints = reply, ''
     if not row.parents and delay == '0' and priority + scheduling.USUAL == scheduling.LAST and ttl == '0' then return end
   end
-  if call.partition_ordered and row.key ~= '' then priority = scheduling.LAST - scheduling.USUAL end
+  if call.partition_options.ordered and row.key ~= '' then priority = scheduling.LAST - scheduling.USUAL end
   local function from_now(ms) return tonumber(ms) > 0 and call.partition_now + ms or 0 end
   row.hints = string.format(row.parents and '%d %d %d after' or '%d %d %d', from_now(delay), priority, from_now(ttl))
 end

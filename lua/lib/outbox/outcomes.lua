@@ -1,8 +1,8 @@
 -- The ends of items whose publishers asked for a reply. `replies` has the asking JID of each such item. When the item leaves the queue its
--- outcome is in `outbox_records` until it was sent. `results` keeps it readable under the item's id for as long as the node says (KEEP_MS
--- by default, which `meta` does not store), and while all results take no more than KEPT bytes: `results` in `meta` counts them. `replies`
+-- outcome is in `outbox_records` until it was sent. `results` keeps it readable under the item's id for as long as the node says
+-- (`result_ms`), and while all results take no more than KEPT bytes: `results` in `meta` counts them. `replies`
 -- there is set once somebody has asked.
-local outcomes = {FORGET = 200, KEPT = 67108864, KEEP_MS = 3600000}
+local outcomes = {FORGET = 200, KEPT = 67108864}
 
 -- Removes results and returns how many bytes are left.
 local function remove(items)
@@ -73,7 +73,7 @@ function outcomes.note_end(position, item, state, reason, result)
   if not jid then return end
   redis.call('HDEL', key.replies, position)
   local line = outcome_record.write(state, jid, item, reason, result)
-  local keep_ms = tonumber(call.partition_before.result_ms or outcomes.KEEP_MS)
+  local keep_ms = call.partition_options.result_ms
   if keep_ms > 0 then store(item, line, keep_ms) end
   if string.sub(jid, 1, 1) == outcome_record.LOOKS then return end
   local entry = 'reply/' .. position

@@ -40,7 +40,7 @@ local function die(position, entry, record, reason)
   local item = items.name(position, entry)
   -- Parents that have not ended are told that it has left.
   redis.call('HSET', key.dependents, position, cjson.encode(record))
-  if call.partition_dead_letters then
+  if call.partition_options.dead_letters then
     dependents.leave(position)
     outbox_items.start(position, entry, 0, '', reason)
   else

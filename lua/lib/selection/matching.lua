@@ -36,7 +36,7 @@ end
 
 -- Whether any waiting item comes before some of the skipped ones. Of a fair order none does: the skipped ones have had their turn.
 local function has_earlier()
-  if call.partition_before.fair then return false end
+  if call.partition_options.fair then return false end
   return redis.call('EXISTS', key.ready) == 1
     or call.partition_before.hinted and (scheduling.has_ranks(0, scheduling.USUAL - 1) or skipped_items.has_low_priority()
       and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.USUAL + 1, scheduling.LAST)))

@@ -6,7 +6,7 @@ local unsubscribing = {CHUNK = 300, WITHDRAWN = 'withdrawn'}
 function unsubscribing.stop_working(subid)
   redis.call('ZREM', key.ready_subscribers, subid)
   redis.call('ZREM', key.idle_subscribers, subid)
-  if call.partition_collects then redis.call('HDEL', key.scopes, subid) end
+  if call.partition_options.collects then redis.call('HDEL', key.scopes, subid) end
   skipped_items.set_selector(subid, '')
   waiters.remove(subid)
 end
@@ -33,7 +33,7 @@ end
 -- left, `locks_to_release` has the last token handed out and the reason, and sweeps continue, whatever becomes of the caller. What a
 -- subscriber holds through a collection ends in the queues.
 function unsubscribing.release(subid, kind, reason, most)
-  if call.partition_collects then
+  if call.partition_options.collects then
     semaphore.withdraw(subid, reason)
     return 0, 0
   end
