@@ -79,26 +79,8 @@ class Bench:
 
     async def open(self, journal_max: int = 10_000, fair: str = "") -> None:
         """Create the partition, perhaps of a node with a fair order."""
-        options = {
-            "lock_ms": 600_000,
-            "max_deliveries": 20,
-            "dead_letters": "1",
-            "journal_max": journal_max,
-            "partitions": 1,
-            "ordered": "0",
-            "queueing": "1",
-            "keep_ms": 0,
-            "keep_items": 0,
-            "keep_bytes": 0,
-            "paused": "0",
-            "retry_delay": "",
-            "limits": "",
-            "by_key": "",
-            "result_ms": 3_600_000,
-            "fair": fair,
-            "above": "",
-        }
-        await self.run("open_partition", {"revision": 1, **options})
+        fixed = {"revision": 1, "lock_ms": 600_000, "max_deliveries": 20, "journal_max": journal_max}
+        await self.run("open_partition", fixed, [{"kind": "option", "name": "fair", "value": fair}])
 
     async def publish(self, items: Sequence[str], groups: Sequence[str] | None = None) -> list[Any]:
         """Publish a batch, perhaps with a group key for each item; an empty id lets the server choose one."""

@@ -17,6 +17,7 @@ from redis.crc import key_slot
 from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
+from broker.model.nodes.options import NodeConfig
 from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.operations.subscriptions import encode_selector
 from broker.scripts.location import lua_directory
@@ -294,6 +295,10 @@ class Runner:
         return text(self.client.eval(_SNAPSHOT, len(names), *names)) if self._checked else []
 
 
+USUAL: Final = {**NodeConfig().partition_values("jobs"), "above": ""}
+"""The options that partitions keep, with their defaults."""
+
+
 class Queue:
     """One partition, and a clock that the test moves."""
 
@@ -356,27 +361,15 @@ class Queue:
     # Each operation in one line.
 
     def open(self, *weights: Mapping[str, Any], **fixed: Any) -> Answer:
-        """Open the partition, perhaps with weights of tenants."""
-        options = {
-            "revision": 1,
-            "lock_ms": 60_000,
-            "max_deliveries": 20,
-            "dead_letters": "1",
-            "journal_max": 1000,
-            "partitions": 1,
-            "ordered": "0",
-            "queueing": "1",
-            "keep_ms": 0,
-            "keep_items": 0,
-            "keep_bytes": 0,
-            "paused": "0",
-            "retry_delay": "",
-            "limits": "",
-            "by_key": "",
-            "result_ms": 3_600_000,
-            "fair": "",
-        }
-        return self.run("open_partition", *weights, **{**options, **fixed})
+        """Open the partition, perhaps with weights of tenants; options that are not named have their defaults."""
+        arguments = {"revision": 1, "lock_ms": 60_000, "max_deliveries": 20, "journal_max": 1000}
+        arguments |= {name: fixed.pop(name) for name in tuple(fixed) if name in arguments or name == "now"}
+        unknown = fixed.keys() - USUAL.keys()
+        assert not unknown, unknown
+        options = {name: "" if str(fixed.get(name, usual)) == usual else fixed[name] for name, usual in USUAL.items()}
+        rows = [{"kind": "option", "name": name, "value": value} for name, value in options.items()]
+        rows += [{"kind": "weight", "name": each["tenant"], "value": each["weight"]} for each in weights]
+        return self.run("open_partition", *rows, **arguments)
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; by default the body is the item and the time."""

@@ -173,6 +173,29 @@ class NodeConfig:
         found = (line.rpartition("=") for line in self.fair_weights.split("\n") if line)
         return tuple((tenant, weight) for tenant, _, weight in found) if self.fair_tenants else ()
 
+    def kept_by_partitions(self, node: str) -> dict[str, str]:
+        """Return what each partition of `node` keeps, by its name in `lua/lib/options.lua`; empty for the default."""
+        usual = NodeConfig().partition_values(node)
+        return {name: "" if value == usual[name] else value for name, value in self.partition_values(node).items()}
+
+    def partition_values(self, node: str) -> dict[str, str]:
+        """Return the options that partitions of `node` know, as they read them."""
+        return {
+            "dead_letters": "1" if self.dead_letters_of(node) else "0",
+            "partitions": str(0 if self.collects else self.partitions),
+            "ordered": f"{self.ordered:d}",
+            "queueing": f"{self.queueing:d}",
+            "keep_ms": str(self.retention_seconds * 1000),
+            "keep_items": str(self.keep_items),
+            "keep_bytes": str(self.retention_bytes),
+            "paused": f"{self.state is NodeState.PAUSED:d}",
+            "retry_delay": self.retry_rule,
+            "limits": self.limits,
+            "by_key": self.limits_by_key,
+            "result_ms": str(self.result_seconds * 1000),
+            "fair": self.fair_tenants,
+        }
+
     @property
     def needs_owners(self) -> bool:
         """Whether the node is a queue of several partitions, each of which is worked by its owner."""

@@ -16,7 +16,7 @@ from broker import keys
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition, bare_jid, domain, resource
 from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, to_stored
-from broker.model.nodes.options import NodeConfig, NodeState
+from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.pull_subscriptions import is_lease_record
 from broker.model.nodes.quotas import counts_for
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
@@ -298,23 +298,11 @@ class NodeStore:
             "revision": record.revision,
             "lock_ms": config.lock_seconds * 1000,
             "max_deliveries": config.max_deliveries,
-            "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
-            "partitions": 0 if config.collects else config.partitions,
-            "ordered": "1" if config.ordered else "0",
-            "queueing": "1" if config.queueing else "0",
-            "keep_ms": config.retention_seconds * 1000,
-            "keep_items": config.keep_items,
-            "keep_bytes": config.retention_bytes,
-            "paused": "1" if config.state is NodeState.PAUSED else "0",
-            "retry_delay": config.retry_rule,
-            "limits": config.limits,
-            "by_key": config.limits_by_key,
-            "result_ms": config.result_seconds * 1000,
-            "fair": config.fair_tenants,
-            "above": "1" if record.parent else "",
         }
-        rows = [{"tenant": tenant, "weight": weight} for tenant, weight in config.weights]
+        options = {**config.kept_by_partitions(record.name), "above": "1" if record.parent else ""}
+        rows = [{"kind": "option", "name": name, "value": value} for name, value in options.items()]
+        rows += [{"kind": "weight", "name": tenant, "value": weight} for tenant, weight in config.weights]
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         names = self._server.operations["open_partition"].keys
         calls = [
