@@ -1,79 +1,19 @@
-"""The one table from problems to status codes, and problem documents (RFC 9457). Must not know requests."""
+"""Refusals as problem documents (RFC 9457). Must not know requests."""
 
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from broker.model.problems import MalformedRequest, Problem
+from broker.model.problems import MalformedRequest
 from broker.model.results import Refused
+from frontends.errors import ERRORS
 
 MEDIA: Final = "application/problem+json"
 TYPE: Final = "urn:stanzaq:0:problem:"
 
 RETRY_SECONDS: Final = 1
 """Seconds until the next attempt after a temporary problem."""
-
-STATUS: Final = {
-    Problem.BAD_REQUEST: 400,
-    Problem.NODE_REQUIRED: 400,
-    Problem.NODE_NOT_FOUND: 404,
-    Problem.NODE_GONE: 410,
-    Problem.NODE_EXISTS: 409,
-    Problem.NODE_FULL: 503,
-    Problem.NODE_DRAINING: 503,
-    Problem.NODE_NAME_INVALID: 400,
-    Problem.PARTITION_NOT_FOUND: 404,
-    Problem.GROUP_NOT_FOUND: 404,
-    Problem.PARTITION_OWNED: 409,
-    Problem.ITEM_REQUIRED: 400,
-    Problem.ITEM_NOT_FOUND: 404,
-    Problem.ITEM_ID_INVALID: 400,
-    Problem.ONE_ITEM_ONLY: 400,
-    Problem.PAYLOAD_REQUIRED: 400,
-    Problem.PAYLOAD_INVALID: 400,
-    Problem.PAYLOAD_TOO_BIG: 413,
-    Problem.OFFSET_INVALID: 400,
-    Problem.OFFSET_NOT_FOUND: 404,
-    Problem.RESERVATION_EXPIRED: 410,
-    Problem.RESERVATION_USED: 409,
-    Problem.FORBIDDEN: 403,
-    Problem.CLOSED_NODE: 403,
-    Problem.LOCKED_BY_ANOTHER: 409,
-    Problem.LOCK_LOST: 409,
-    Problem.JID_REQUIRED: 400,
-    Problem.JID_MISMATCH: 403,
-    Problem.NOT_SUBSCRIBED: 404,
-    Problem.SUPERSEDED: 503,
-    Problem.SUBID_INVALID: 404,
-    Problem.SUBID_REQUIRED: 400,
-    Problem.OPTIONS_REQUIRED: 422,
-    Problem.OPTIONS_INVALID: 422,
-    Problem.ACCESS_MODEL_UNSUPPORTED: 422,
-    Problem.NOT_ACCEPTABLE: 422,
-    Problem.PRECONDITION_NOT_MET: 412,
-    Problem.LEASE_OVER: 410,
-    Problem.PENDING_SUBSCRIPTION: 403,
-    Problem.APPROVAL_REQUIRED: 403,
-    Problem.TOO_MANY_SUBSCRIPTIONS: 403,
-    Problem.TOO_MANY_NODES: 403,
-    Problem.TOO_MANY_CHILDREN: 403,
-    Problem.NOT_ASSOCIATED: 403,
-    Problem.TREE_INVALID: 422,
-    Problem.ITEMS_UNSUPPORTED: 404,
-    Problem.PUBLISH_UNSUPPORTED: 409,
-    Problem.PERSISTENCE_UNSUPPORTED: 409,
-    # RFC 9110 §15.6.2: 501 would mean that no resource supports it.
-    Problem.UNSUPPORTED: 409,
-    Problem.NOT_TRUSTED: 403,
-    Problem.TOO_MUCH_HELD: 429,
-    Problem.TOO_FAST: 429,
-    Problem.QUOTA_EXCEEDED: 507,
-    Problem.OUT_OF_MEMORY: 503,
-    Problem.UNAVAILABLE: 503,
-    Problem.TIMED_OUT: 504,
-}
-
 
 _WAITS: Final = {
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -119,7 +59,7 @@ def version_unknown() -> Fault:
 
 def fault(refusal: Refused | MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into HTTP's terms."""
-    status = HTTPStatus(STATUS[refusal.problem])
+    status = HTTPStatus(ERRORS[refusal.problem].status)
     headers = {"Retry-After": str(-(-refusal.wait_ms // 1000) or RETRY_SECONDS)} if status in _WAITS else {}
     return Fault(status, refusal.problem.value, refusal.detail, headers)
 

@@ -91,6 +91,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
+from frontends.errors import ERRORS
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves, pending
@@ -273,7 +274,7 @@ def _write_held(node: str, locks: tuple[Lock, ...]) -> bytes:
 
 def _write_unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
     """Write which entries of an owner's request stay unchanged (P26, XEP-0060 §8.8.2.4, §8.9.2.4)."""
-    error = errors.write_error(errors.WIRE[Problem.NOT_ACCEPTABLE], detail).encode()
+    error = errors.write_error(ERRORS[Problem.NOT_ACCEPTABLE].stanza, detail).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), kept, error)
 
 

@@ -21,7 +21,8 @@ from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Published, Refused, Renewed, Result
-from frontends.xmpp.errors import WIRE, wire
+from frontends.errors import ERRORS
+from frontends.xmpp.errors import wire
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport import traceparent
@@ -41,7 +42,7 @@ async def ask(core: Core, what: str, command: Command) -> Result:
     """Submit a command; raises StanzaqError, as for a service behind XMPP, if the core refuses to do `what`."""
     result = await core.ask(command)
     if isinstance(result, Refused):
-        raise _fault(what, WIRE[result.problem].condition, result.detail)
+        raise _fault(what, ERRORS[result.problem].stanza.condition, result.detail)
     return result
 
 

@@ -13,7 +13,7 @@ from broker.model.nodes.pull_subscriptions import new_pull_name, pull_jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
-from frontends.amqp.errors import CONDITION, LOCKED, NOT_IMPLEMENTED, Fault, fault
+from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.links import attach_options, filters
 from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.log_consumer import LogConsumer, LogRead
@@ -22,6 +22,7 @@ from frontends.amqp.links.queue_consumer import LEASE_MS, LinkSubscription, Queu
 from frontends.amqp.links.replies import Replies
 from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
+from frontends.errors import ERRORS
 
 Part = LogConsumer | QueueConsumer | Producer | ResponseConsumer | RequestReceiver
 """The handler of an attached link: it is started, woken by events, and stopped."""
@@ -163,7 +164,7 @@ class LinkAttacher:
             if not wanted.group:
                 return found, None
             outcome = await self.context.core.ask(Bind(node, self.context.sender, number, wanted.group, wanted.epoch))
-            if not isinstance(outcome, Refused) or CONDITION[outcome.problem] != LOCKED:
+            if not isinstance(outcome, Refused) or ERRORS[outcome.problem].condition != LOCKED:
                 return found, _answer(outcome, Bound)
             refusal = outcome
         raise fault(refusal)

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 from broker.model.commands import Command, Retract
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Published, Refused, Renewed, Result
+from frontends.errors import ERRORS
 from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
@@ -149,4 +150,4 @@ def _write_attributes(row: Element, *names: str) -> str:
 
 def _error(outcome: Result) -> str:
     assert isinstance(outcome, Refused), outcome
-    return errors.write_error(errors.WIRE[outcome.problem], outcome.detail, outcome.wait_ms, nested=True)
+    return errors.write_error(ERRORS[outcome.problem].stanza, outcome.detail, outcome.wait_ms, nested=True)

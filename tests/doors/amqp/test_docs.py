@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from frontends.amqp import errors
-from frontends.amqp.errors import CONDITION
+from frontends.errors import ERRORS
 from frontends.tools.servers.process import free_port
 from frontends.tools.servers.redis import RedisServer
 from tests.waiting import PATIENCE_SECONDS
@@ -86,7 +86,7 @@ def test_conditions() -> None:
         "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-locked", "amqp:link:stolen", "amqp:invalid-field",
         "amqp:not-implemented", "amqp:decode-error", "amqp:link:message-size-exceeded", "amqp:resource-limit-exceeded",
     }  # fmt: skip
-    assert told <= set(CONDITION.values()) and all(f"`{each}`" in PAGE for each in told)
+    assert told <= {each.condition for each in ERRORS.values()} and all(f"`{each}`" in PAGE for each in told)
     # And the errors of AMQP itself.
     own = {errors.FRAMING, errors.ILLEGAL_STATE, errors.HANDLE_IN_USE, errors.UNATTACHED_HANDLE, errors.TRANSFER_LIMIT}
     assert all(f"`{each}`" in PAGE for each in own)

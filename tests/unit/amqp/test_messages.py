@@ -18,9 +18,9 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp.constants import DELAY, KEY, PARTITION
-from frontends.amqp.errors import CONDITION
 from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol import sasl, types
+from frontends.errors import ERRORS
 
 OFFSET = "0" * 52
 
@@ -28,11 +28,6 @@ OFFSET = "0" * 52
 def event(envelope: bytes, key: str = "") -> Event:
     """Make an event of the log."""
     return Event(OFFSET, 5, "i", key, Jid("me@x"), envelope)
-
-
-def test_every_problem_has_a_condition() -> None:
-    """Every problem of the core has a condition at this door."""
-    assert set(CONDITION) == set(Problem)
 
 
 @given(st.binary(max_size=200))
@@ -320,7 +315,7 @@ def test_what_is_no_json(content_type: str, body: bytes) -> None:
     for raw in (data, string):
         with pytest.raises(MalformedRequest, match=r"the payload is not JSON|invalid text") as refused:
             messages.parse(raw)
-        assert CONDITION[refused.value.problem] == "amqp:decode-error"
+        assert ERRORS[refused.value.problem].condition == "amqp:decode-error"
 
 
 @pytest.mark.parametrize(

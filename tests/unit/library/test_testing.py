@@ -126,7 +126,7 @@ async def test_replies_to_items_of_one_id() -> None:
         await broker.drain()
         second = await broker.publish("jobs", 2, id="one", reply=True)
         await broker.drain()
-        assert [await each.result(timeout="5s") for each in (first, second)] == [1, 2]
+        assert [await each.result(timeout="60s") for each in (first, second)] == [1, 2]
 
 
 async def test_options_of_nodes() -> None:

@@ -5,19 +5,20 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.problems import MalformedRequest, Problem
+from frontends.errors import ERRORS
 from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
 
 
 def test_every_problem_has_its_error() -> None:
-    """A new problem cannot be forgotten here."""
-    assert set(errors.WIRE) == set(Problem)
+    """A new problem cannot be forgotten in the table of the three doors."""
+    assert set(ERRORS) == set(Problem)
 
 
 def test_what_may_succeed_later_says_wait() -> None:
     """A retryable problem is of type wait, so that a peer which knows only RFC 6120 knows to try again."""
     assert {problem for problem in Problem if problem.retryable} <= {
-        problem for problem, wire in errors.WIRE.items() if wire.kind == "wait"
+        problem for problem, each in ERRORS.items() if each.stanza.kind == "wait"
     }
 
 
