@@ -21,7 +21,8 @@ MOST_WEIGHT: Final = 100
 class Option:
     """One configuration field: its name on the wire, the attribute it sets, and how it is read and shown.
 
-    It belongs to nodes of the type `on`, None: to all. The values of a field with `many` are joined by line ends.
+    It belongs to nodes of the type `on`, None: to all; a log does not take one that is `of_queues`. One operation has to count
+    what is `counted`, so a node that has it has one partition. The values of a field with `many` are joined by line ends.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Option:
     aliases: tuple[str, ...] = ()
     on: NodeType | None = NodeType.LEAF
     many: bool = False
+    of_queues: bool = False
+    counted: bool = False
 
     def show(self, config: object) -> str:
         """Return the field's value as in a form or a stored record."""

@@ -281,6 +281,8 @@ OPTIONS: Final = (
         "text-single",
         "Most items handed out in a second, minute or hour, as 100/s (empty: no limit)",
         Rate(MAX_RATE),
+        of_queues=True,
+        counted=True,
     ),
     Option(
         "stanzaq#rate_burst",
@@ -295,6 +297,8 @@ OPTIONS: Final = (
         "text-single",
         "Most items that all workers together hold (0: no limit)",
         Whole(0, MAX_ITEMS),
+        of_queues=True,
+        counted=True,
     ),
     Option(
         "stanzaq#rate_by_key",
@@ -302,6 +306,7 @@ OPTIONS: Final = (
         "text-single",
         "Most items of one group key handed out in a second, minute or hour, as 100/s (empty: no limit)",
         Rate(MAX_RATE),
+        of_queues=True,
     ),
     Option(
         "stanzaq#max_in_flight_by_key",
@@ -309,6 +314,7 @@ OPTIONS: Final = (
         "text-single",
         "Most items of one group key that all workers together hold (0: no limit)",
         Whole(0, MAX_ITEMS),
+        of_queues=True,
     ),
     Option(
         "stanzaq#publish_rate",
@@ -316,6 +322,7 @@ OPTIONS: Final = (
         "text-single",
         "Most items that one publisher publishes in a second, minute or hour, as 100/s (empty: no limit)",
         Rate(MAX_RATE),
+        counted=True,
     ),
     Option(
         "stanzaq#fair",
@@ -324,6 +331,7 @@ OPTIONS: Final = (
         "Whose items go out in turns: those of each group key, or of each publisher",
         Fair,
         values(Fair),
+        of_queues=True,
     ),
     Option(
         "stanzaq#fair_weights",
@@ -451,6 +459,8 @@ OPTIONS: Final = (
         "A JID may have several subscriptions, each with a credit of its own",
         boolean,
         on=None,
+        of_queues=True,
+        counted=True,
     ),
     Option(
         "pubsub#notify_delete",

@@ -7,17 +7,14 @@ from typing import Final
 from broker.model.commands import Declare
 from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, domain, is_printable
+from broker.model.nodes.fields import Option
 from broker.model.nodes.nodes import Affiliation, NodeRecord, change_config
-from broker.model.nodes.options import Fair, NodeConfig
+from broker.model.nodes.options import OPTIONS, Fair, NodeConfig
 from broker.model.nodes.pull_subscriptions import is_lease_record
 from broker.model.nodes.tree import TreeRequest, tree_request
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
 from broker.settings import NodeCreation, Settings
-
-_OF_ONE_PARTITION: Final = ("rate", "max_in_flight", "publish_rate", "multi_subscribe")
-_OF_QUEUES = ("rate", "max_in_flight", "rate_by_key", "max_in_flight_by_key", "fair")
-"""Options that a log does not take."""
 
 _DEFAULTS = NodeConfig()
 
@@ -111,19 +108,23 @@ def check_options(config: NodeConfig) -> Refused | None:
             "stanzaq#fair: turns of publishers would change the order of a key (stanzaq#ordered), turns of keys do not",
         )
     if config.partitions > 1:
-        counted = _OF_ONE_PARTITION if config.queueing else ("publish_rate",)
-        set_here = next((name for name in counted if getattr(config, name) != getattr(_DEFAULTS, name)), None)
-        if set_here is not None:
-            detail = f"stanzaq#{set_here}: one script must count it, so a node that has it has one partition"
+        counted = [
+            option for option in _changed(config) if option.counted and (config.queueing or not option.of_queues)
+        ]
+        if counted:
+            detail = f"{counted[0].name}: one script must count it, so a node that has it has one partition"
             return Refused(Problem.NOT_ACCEPTABLE, detail)
     if config.queueing:
         return None
     if config.multi_subscribe:
         return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
-    changed = next((name for name in _OF_QUEUES if getattr(config, name) != getattr(_DEFAULTS, name)), None)
-    if changed is None:
-        return None
-    return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#{changed}: a log hands nothing out as work")
+    changed = next((option.name for option in _changed(config) if option.of_queues), None)
+    return Refused(Problem.NOT_ACCEPTABLE, f"{changed}: a log hands nothing out as work") if changed else None
+
+
+def _changed(config: NodeConfig) -> list[Option]:
+    """Return the options whose values are not the defaults."""
+    return [option for option in OPTIONS if getattr(config, option.attribute) != getattr(_DEFAULTS, option.attribute)]
 
 
 def check_conversion(before: NodeConfig, after: NodeConfig) -> Refused | None:
