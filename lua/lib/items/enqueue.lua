@@ -120,8 +120,7 @@ function enqueue.replace(row)
   local earlier = redis.call('HGET', beside, known.position)
   if earlier then redis.call('XDEL', key.log, earlier) end
   local log_id = log_entries.append(row, known.position)
-  rare_keys.note()
-  redis.call('HSET', beside, known.position, log_id)
+  rare_keys.write('HSET', beside, known.position, log_id)
   if row.reply then outcomes.ask(known.flight and log_id or known.position, row.reply, row.item) end
   if known.flight and earlier then outcomes.pass_on(earlier, log_id) end
   if not known.flight then

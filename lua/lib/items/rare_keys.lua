@@ -11,7 +11,14 @@ function rare_keys.any()
   return call.rare_keys_any
 end
 
--- Notes that this call adds to one of them.
-function rare_keys.note()
+-- Writes to one of them, so that this call looks for it too.
+function rare_keys.write(command, name, first, second)
   call.rare_keys_any = true
+  redis.call(command, name, first, second)
+end
+
+-- The same by the write buffer.
+function rare_keys.add(command, name, first, second)
+  call.rare_keys_any = true
+  write_buffer.add(command, name, first, second)
 end

@@ -103,8 +103,7 @@ function lock_end.release(flight, kind, request)
     local delay, over = request.delay_ms, call.partition_before.hinted and expiry.expire_or_wait(flight, entry, attempt)
     delay = delay or counts and attempt_history.rest_after(flight.position, attempt) or 0
     if delay > 0 and not over then
-      rare_keys.note()
-      write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
+      rare_keys.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then
       write_buffer.add('ZADD', scheduling.place(flight.position))
     end

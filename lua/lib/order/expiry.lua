@@ -62,8 +62,7 @@ end
 -- Lets an item that the queue has reached wait on if it is delayed; returns whether it is.
 function expiry.delay(position, entry)
   if not scheduling.is_delayed(entry) then return false end
-  rare_keys.note()
-  redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
+  rare_keys.write('ZADD', key.delayed, scheduling.of(entry).after, position)
   if call.partition_before.keyed then key_limits.pass(position) end
   return true
 end

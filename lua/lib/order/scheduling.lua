@@ -80,8 +80,7 @@ function scheduling.add(position, entry)
     write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.pad(position))
   end
   if rests and not asks.waits then
-    rare_keys.note()
-    write_buffer.add('ZADD', key.delayed, asks.after, position)
+    rare_keys.add('ZADD', key.delayed, asks.after, position)
   end
   return rests or asks.rank ~= nil
 end

@@ -19,9 +19,8 @@ end
 
 -- Adds an entry that is due, or with `at` (ms) gives it that next time, as after progress.
 function outbox.put(entry, at)
-  rare_keys.note()
   local place = is_reply(entry) and key.outbox_replies or key.outbox
-  redis.call('ZADD', place, string.format('%.0f', at or call.partition_now), entry)
+  rare_keys.write('ZADD', place, string.format('%.0f', at or call.partition_now), entry)
   if at then redis.call('HDEL', key.outbox_attempts, entry) end
   if at and at > call.partition_now then return end
   if call.caller_sends or not is_reply(entry) then call.outbox_due = 1 else call.outbox_left = true end
@@ -37,10 +36,9 @@ end
 function outbox.attempt(entry)
   local attempts = redis.call('HINCRBY', key.outbox_attempts, entry, 1)
   local grown = outbox.split(entry) == 'schedule' and 1 or 2 ^ (attempts - 1)
-  rare_keys.note()
   local at = string.format('%.0f', call.partition_now + math.min(outbox.LAST_MS, outbox.FIRST_MS * grown))
   local place = is_reply(entry) and key.outbox_replies or key.outbox
-  redis.call('ZADD', place, at, entry)
+  rare_keys.write('ZADD', place, at, entry)
   return attempts
 end
 

@@ -25,11 +25,10 @@ local function release(position, entry, record)
   local hints = string.format('%d %d %d', ready, scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends)
   local version = {item = entry.item, key = entry.key, by = entry.by, hints = hints,
     body = headers.add(entry.body, parents.HEADER, header(record))}
-  redis.call('HSET', key.replaced, position, log_entries.append(version, position))
-  rare_keys.note()
+  rare_keys.write('HSET', key.replaced, position, log_entries.append(version, position))
   dependents.remove(position)
   if asks.after > call.partition_now then
-    redis.call('ZADD', key.delayed, asks.after, position)
+    rare_keys.write('ZADD', key.delayed, asks.after, position)
   else
     redis.call('ZADD', scheduling.place(position))
   end

@@ -17,8 +17,7 @@ function subscription_expiry.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.subscription_expiry, subid)
   elseif lease ~= '' then
-    rare_keys.note()
-    redis.call('ZADD', key.subscription_expiry, math.min(time(lease), call.partition_now + subscription_expiry.MOST_MS), subid)
+    rare_keys.write('ZADD', key.subscription_expiry, math.min(time(lease), call.partition_now + subscription_expiry.MOST_MS), subid)
   end
   return subscription_expiry.of(subid)
 end

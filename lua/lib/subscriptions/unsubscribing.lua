@@ -48,8 +48,7 @@ function unsubscribing.release(subid, kind, reason, most)
   local left = credit.lock_count(subid)
   if left > 0 then
     call.unsubscribing_more = true
-    rare_keys.note()
-    redis.call('HSET', key.locks_to_release, subid, string.format('%d ', call.partition_token) .. kind .. ' ' .. reason)
+    rare_keys.write('HSET', key.locks_to_release, subid, string.format('%d ', call.partition_token) .. kind .. ' ' .. reason)
   end
   return left, ended
 end
