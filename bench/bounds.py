@@ -1,4 +1,4 @@
-"""`stanzaq bench bounds`: how long one script call blocks Redis in the worst case, next to a native command of known cost.
+"""`stanzaq bench bounds`: how long one call blocks Redis in the worst case, next to a native command of known cost.
 
 The durations are Redis's own (SLOWLOG). The native command runs all the time beside the case, on the same server, so other
 load slows both. A separate process sends PING all the while, as any other client would.
@@ -30,7 +30,7 @@ from frontends.tools.servers.redis import RedisServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-SCRIPT: Final = 10.0
+CALL: Final = 10.0
 """The longest call may take this many times as long as the native command: 50 ms on two quiet cores (guarantee 6)."""
 
 PING: Final = 20.0
@@ -81,14 +81,14 @@ while True:
 class Measure:
     """The cost of a case: the longest call and the longest wait for a PING in ms, and the native command meanwhile."""
 
-    script_ms: float
+    call_ms: float
     ping_ms: float
     native_ms: float
 
     @property
-    def script(self) -> float:
+    def call(self) -> float:
         """The longest call as a multiple of the native command."""
-        return self.script_ms / self.native_ms
+        return self.call_ms / self.native_ms
 
     @property
     def ping(self) -> float:
@@ -173,7 +173,7 @@ class Gauge:
             return least[0], least[1]
 
     async def idle_commands_per_s(self, idle: Idle, share: float, seconds: float) -> float:
-        """Return the commands a second of an idle frontend, including those inside scripts."""
+        """Return the commands a second of an idle frontend, including those inside operations."""
         async with self._scene(share) as (scene, client):
             await idle.prepare(scene)
             # Wait until its reaction to the preparation is done, and measured once.
@@ -209,7 +209,7 @@ class Gauge:
         done = asyncio.Event()
         beside = asyncio.create_task(_beside(client, done))
         await play()
-        # Redis goes on with work left over by a script after the replies.
+        # Redis goes on with work left over by an operation after the replies.
         await asyncio.sleep(5 * _PAUSE)
         ping = await asyncio.to_thread(self._longest_ping)
         done.set()
@@ -233,7 +233,7 @@ def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scripts:
+class _Calls:
     """The number of function calls so far, their time in µs, and the number of all commands except PING and INFO."""
 
     calls: int
@@ -241,26 +241,26 @@ class _Scripts:
     commands: int
 
 
-async def _scripts(client: "aioredis.Redis") -> _Scripts:
+async def _count_calls(client: "aioredis.Redis") -> _Calls:
     found = await client.info("commandstats")
     functions = [found[name] for name in CALLS if name in found]
     commands = sum(each["calls"] for name, each in found.items() if name not in {"cmdstat_ping", "cmdstat_info"})
-    return _Scripts(sum(each["calls"] for each in functions), sum(each["usec"] for each in functions), commands)
+    return _Calls(sum(each["calls"] for each in functions), sum(each["usec"] for each in functions), commands)
 
 
-async def _wait_until_quiet(client: "aioredis.Redis") -> _Scripts:
+async def _wait_until_quiet(client: "aioredis.Redis") -> _Calls:
     """Wait until no more function calls follow from earlier requests."""
-    before = await _scripts(client)
+    before = await _count_calls(client)
     while True:
         await asyncio.sleep(2 * _PAUSE)
-        now = await _scripts(client)
+        now = await _count_calls(client)
         if now.calls == before.calls:
             return now
         before = now
 
 
 async def _commands(client: "aioredis.Redis") -> int:
-    """Count commands, including those inside scripts, except PING."""
+    """Count commands, including those inside operations, except PING."""
     found = (await client.info("commandstats")).items()
     return sum(each["calls"] for name, each in found if name != "cmdstat_ping")
 
@@ -283,7 +283,7 @@ def _rows(case: Case, found: Measure) -> list[Row]:
     """Show the longest call and the longest wait for a PING in ms; the ratio is to the native command."""
     rows = []
     for name, value, ratio, bound in (
-        (case.name, found.script_ms, found.script, SCRIPT),
+        (case.name, found.call_ms, found.call, CALL),
         (f"{case.name}_ping", found.ping_ms, found.ping, PING),
     ):
         rows.append(

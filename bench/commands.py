@@ -85,7 +85,7 @@ def bench_scale(
 
 @app.command("bounds")
 def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure how long one script call blocks Redis in the worst case, in multiples of a native command.
+    """Measure how long one call blocks Redis in the worst case, in multiples of a native command.
 
     Example: stanzaq bench bounds --json
     """

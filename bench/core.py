@@ -68,7 +68,7 @@ class Bench:
         header = self.server.operations[name]
         needed = header.keys if self._wide else header.plain
         names = [keys.of_partition(key, self.partition) for key in needed]
-        reply: list[Any] = await self.server.run(self.server.call(name, names, fixed, rows or []))
+        reply: list[Any] = await self.server.run(self.server.write_call(name, names, fixed, rows or []))
         if reply[0] == b"wide":
             self._wide = True
             return await self.run(name, fixed, rows)

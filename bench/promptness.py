@@ -165,7 +165,7 @@ class _Queues:
         header = self._server.operations[name]
         for first in range(0, self.count, _AT_ONCE):
             calls = [
-                self._server.call(name, keys.all_of_partition(header.keys, each), fixed, [row])
+                self._server.write_call(name, keys.all_of_partition(header.keys, each), fixed, [row])
                 for each in self.partitions[first : first + _AT_ONCE]
             ]
             for reply in await self._server.run_all(calls):

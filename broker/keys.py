@@ -1,6 +1,6 @@
 """THE table of Redis keys: name, type, holder, meaning and bound of each.
 
-All names of keys come from here; scripts receive keys and never build one. Must not know how a key is used.
+All names of keys come from here; operations receive keys and never build one. Must not know how a key is used.
 """
 
 from dataclasses import dataclass

@@ -315,7 +315,7 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
 
     @property
     def retry(self) -> str:
-        """The `qos_` settings as scripts read them: first and longest pause in ms, and the number of retries."""
+        """The `qos_` settings as operations read them: first and longest pause in ms, and the number of retries."""
         return f"{self.qos_retry_seconds * 1000:.0f} {self.qos_retry_most_seconds * 1000:.0f} {self.qos_retries}"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect, Problem
 from broker.model.results import Refused
 
 _T = TypeVar("_T")
@@ -113,7 +113,7 @@ def _on_end(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     # The caller may be gone.
     error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, CoreUnavailable | ScriptDefect):
+    if error is not None and not isinstance(error, CoreUnavailable | OperationDefect):
         log.error("a task failed", exc_info=error)
 
 

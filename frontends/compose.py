@@ -15,7 +15,7 @@ import uvloop
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable, OtherFormat, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect, OtherFormat, Problem
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
@@ -458,7 +458,7 @@ async def _describe_unfit(core: RedisCore) -> list[str]:
     """Describe the masters that may evict keys; ignores those that do not answer or may not be asked."""
     try:
         found = await core.memory.evicting()
-    except (CoreUnavailable, ScriptDefect):
+    except (CoreUnavailable, OperationDefect):
         return []
     return [f"{each.where}: {each.what} is {each.found}. {each.remedy}." for each in found]
 

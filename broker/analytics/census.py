@@ -156,7 +156,7 @@ def _add_collections(
 
 
 def _read_state(link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]) -> PartitionState | None:
-    """Read a partition, or None if it is gone; names the one whose keys no script has written so."""
+    """Read a partition, or None if it is gone; names the one whose keys no operation has written so."""
     try:
         return _partition_state(link, partition, at, room)
     except (ResponseError, ValueError, LookupError, OverflowError) as error:

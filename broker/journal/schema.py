@@ -1,6 +1,6 @@
 """The journal's records as data: one for each delivery attempt that has ended, readable without any other record.
 
-The partition's stream `journal` has records in the form that is cheapest for scripts: `STORED` names its fields,
+The partition's stream `journal` has records in the form that is cheapest for operations: `STORED` names its fields,
 `record` returns the `FIELDS`. Must not know who writes or reads them.
 """
 
@@ -102,7 +102,7 @@ def partition_of(key: str) -> JournalPartition | None:
 
 
 def record(stored: Mapping[bytes, bytes]) -> dict[str, str | int]:
-    """Read a record as the stream has it; raises KeyError or ValueError on what no script has written."""
+    """Read a record as the stream has it; raises KeyError or ValueError on what no operation has written."""
     frontend, _, token, attempt, _, log_id, delivered, size, length, rest = stored[b"lock"].split(b" ", 9)
     jid, blank, item = rest[: int(length)], rest[int(length) : int(length) + 1], rest[int(length) + 1 :]
     if len(jid) != int(length) or blank != b" ":

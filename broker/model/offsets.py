@@ -47,7 +47,7 @@ def read_partition(start: str) -> int | None:
 
 
 def write_start(start: str, partition: Partition) -> str:
-    """Return a start as scripts read it: a word, `=POSITION` (from there on), `>POSITION` (after it) or `tMS`."""
+    """Return a start as operations read it: a word, `=POSITION` (from there on), `>POSITION` (after it) or `tMS`."""
     if start in {EARLIEST, LATEST}:
         return start
     if _MOMENT.fullmatch(start):

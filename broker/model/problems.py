@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Problem(Enum):
-    """A reason for refusal; the value is the stable code in scripts' replies, logs and metrics."""
+    """A reason for refusal; the value is the stable code in operations' replies, logs and metrics."""
 
     BAD_REQUEST = "bad-request"
     NODE_REQUIRED = "node-required"
@@ -134,8 +134,8 @@ class OtherFormat(CoreUnavailable):
     """Redis holds a store of another version of this program: nothing of it is read or written."""
 
 
-class ScriptDefect(Exception):  # noqa: N818
-    """A script failed or broke the contract in its header: a defect of this program, with file and line."""
+class OperationDefect(Exception):  # noqa: N818
+    """An operation failed or broke the contract in its header: a defect of this program, with file and line."""
 
 
 class CorruptRecord(Exception):  # noqa: N818

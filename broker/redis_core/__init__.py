@@ -1,1 +1,1 @@
-"""The core over Redis: commands in, scripts run, results out. Knows Redis; must not know any door or protocol."""
+"""The core over Redis: commands in, operations run, results out. Knows Redis; must not know any door or protocol."""

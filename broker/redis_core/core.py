@@ -69,7 +69,7 @@ _SPARE_BYTES = 4_194_304
 _TOO_MUCH = Refused(Problem.OUT_OF_MEMORY, "too many commands wait for Redis: ask again later")
 
 NO_FRONTEND = "-"
-"""The frontend name in scripts of a core that cannot send, while no frontend lives."""
+"""The name of a frontend in the calls of a core that cannot send, while no frontend lives."""
 
 
 class RedisCore:

@@ -242,4 +242,4 @@ class ExactlyOnce:
         header, known = self._server.operations[operation], self._shared | own
         names = [keys.of_qos(key) for key in header.keys]
         fixed = {each: known[each] for each in header.arguments}
-        return await self._server.run(self._server.call(operation, names, fixed))
+        return await self._server.run(self._server.write_call(operation, names, fixed))

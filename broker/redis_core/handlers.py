@@ -1,4 +1,4 @@
-"""Handlers of the commands that need more than one script.
+"""Handlers of the commands that need more than one operation.
 
 Makes the handlers and connects them. Must not know when a command comes, nor who waits for its outcome.
 """
@@ -129,7 +129,7 @@ class Handlers:
     async def _browse(self, command: Browse, first: Awaitable[Any]) -> Result:
         """Repeat a browse until a page has items: clients take a page without items for the last one (XEP-0059 §2.2)."""
         outcome = await first
-        # One script reads a bounded number of entries, and all of them may be old versions.
+        # One operation reads a bounded number of entries, and all of them may be old versions.
         while isinstance(outcome, Browsed) and not outcome.items and outcome.reached is not None:
             end, backwards = outcome.reached, command.backwards
             command = replace(command, after=None if backwards else end, before=end if backwards else None)

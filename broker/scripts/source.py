@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from broker.model.problems import ScriptDefect
+from broker.model.problems import OperationDefect
 
 _NO_OPERATIONS = {"lib", "inspect"}
 """Folders of `lua/` without operations: modules, and the library for redis-cli."""
@@ -123,7 +123,7 @@ def _piece(module: str, text: str, own: Iterable[str]) -> Piece:
 
 @cache
 def modules(folder: Path) -> Mapping[str, Module]:
-    """Read all modules, each after those that it uses; raises ScriptDefect on a cycle."""
+    """Read all modules, each after those that it uses; raises OperationDefect on a cycle."""
     texts = {name: path.read_text("utf-8") for name, path in module_files(folder).items()}
     found = {name: _module(name, text, texts.keys()) for name, text in texts.items()}
     placed: dict[str, Module] = {}
@@ -131,7 +131,7 @@ def modules(folder: Path) -> Mapping[str, Module]:
     def place(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             msg = f"modules use each other in a circle: {' -> '.join((*path, name))}"
-            raise ScriptDefect(msg)
+            raise OperationDefect(msg)
         for other in sorted(found[name].uses):
             if other not in placed:
                 place(other, (*path, name))
@@ -156,7 +156,7 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
             rest.append(block)
     if constants is None:
         msg = f"{name}.lua: needs a line `local {name} = {{…}}`"
-        raise ScriptDefect(msg)
+        raise OperationDefect(msg)
     named = {each.partition(".")[0] for piece in functions.values() for each in piece.names if "." in each}
     return Module(
         name,
@@ -212,7 +212,7 @@ def _uses(folder: Path, piece: Piece) -> _Uses:
 
 @cache
 def operation(folder: Path, name: str) -> Operation:
-    """Read and examine one operation; raises ScriptDefect when its header lacks a line."""
+    """Read and examine one operation; raises OperationDefect when its header lacks a line."""
     return examine(folder, name, operation_files(folder)[name].read_text("utf-8"))
 
 
@@ -222,7 +222,7 @@ def examine(folder: Path, name: str, source: str) -> Operation:
     header = fields(source)
     if shebang is None or not {"ARGV", "RETURNS"} <= header.keys():
         msg = f"{name}.lua: needs a first line #!lua and the header lines ARGV and RETURNS"
-        raise ScriptDefect(msg)
+        raise OperationDefect(msg)
     text = source[shebang.end() :]
     opening = text[: min(text.index(f"-- {line}:") for line in header)]
     sentence = " ".join(line[3:] for line in opening.splitlines() if line.startswith("-- "))
@@ -236,7 +236,7 @@ def examine(folder: Path, name: str, source: str) -> Operation:
     every = listed.union(*(each.keys for each in met))
     if unused := set(plain) - every:
         msg = f"{name}.lua: PLAIN names keys that it does not use: {' '.join(sorted(unused))}"
-        raise ScriptDefect(msg)
+        raise OperationDefect(msg)
     keys = plain + tuple(sorted(every - set(plain)))
     return Operation(
         name,
@@ -287,11 +287,11 @@ def module_files(folder: Path) -> Mapping[str, Path]:
 
 
 def _sort_by_name(paths: Iterable[Path]) -> Mapping[str, Path]:
-    """Sort files by name; raises ScriptDefect when two folders have a file of the same name."""
+    """Sort files by name; raises OperationDefect when two folders have a file of the same name."""
     found: dict[str, Path] = {}
     for path in sorted(paths, key=lambda each: each.stem):
         if path.stem in found:
             msg = f"two files have one name: {found[path.stem]} and {path}"
-            raise ScriptDefect(msg)
+            raise OperationDefect(msg)
         found[path.stem] = path
     return found

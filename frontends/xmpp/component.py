@@ -230,7 +230,7 @@ class Component:
             self._fail(iq, failure)
 
     def _submit_rows(self, outcomes: batches.Outcomes, answer: Reply) -> None:
-        """Submit all commands of a batch in this turn of the event loop, in which the core gathers them into script calls."""
+        """Submit all commands of a batch in this turn of the event loop, in which the core gathers them into calls."""
         batch = outcomes.batch
         for number in batches.order(batch):
             command, reply = batch.rows[number][1], partial(self._end_row, outcomes, answer, number)

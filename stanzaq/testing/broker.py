@@ -1,6 +1,6 @@
 """A worker under test: its tasks run in this process, on the service's core over an embedded Redis, and delays are skipped.
 
-The core and its scripts are the service's own, so retries, dead letters, delays, locks and tokens are the same. Only XMPP is
+The core and its operations are the service's own, so retries, dead letters, delays, locks and tokens are the same. Only XMPP is
 missing, and the clock is set ahead where the service would wait. Must not know what a handler does.
 """
 
@@ -253,9 +253,9 @@ class _Core(RedisCore):
         super().__init__(settings, outlet)
         self._ahead_ms = 0
         self._due: dict[Partition, int] = {}
-        self._call = self._server.call
+        self._call = self._server.write_call
         # Every operation takes its time as an argument, which is otherwise empty.
-        setattr(self._server, "call", self._write_call)  # noqa: B010  (mypy takes no assignment to a method)
+        setattr(self._server, "write_call", self._write_call)  # noqa: B010  (mypy takes no assignment to a method)
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when a partition is next due."""

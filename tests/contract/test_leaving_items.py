@@ -398,13 +398,13 @@ async def test_calls(make_core: MakeCore, store: Store, node: str, monkeypatch: 
         for first in range(0, 10_000, 1_000):
             await died(core, node, *(f"i{number}" for number in range(first, first + 1_000)))
     assert (await counted(core, node)).dying == 10_000
-    calls, call = Counter[str](), core._server.call
+    calls, call = Counter[str](), core._server.write_call
 
     def count(name: str, *about: Any) -> Any:
         calls[name] += 1
         return call(name, *about)
 
-    monkeypatch.setattr(core._server, "call", count)
+    monkeypatch.setattr(core._server, "write_call", count)
     await due_again(core, store, node)
     assert (await counted(core, node)).dying == 0
     assert (await counted(core, f"{node}/dead")).waiting == 10_000

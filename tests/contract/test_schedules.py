@@ -126,7 +126,7 @@ class Frontend:
         self._before = False
         self._life = 0
         server = self.core._server
-        call = server.call
+        call = server.write_call
 
         def timed(
             name: str,
@@ -141,7 +141,7 @@ class Frontend:
                 line[3 + len(names) + arguments.index("now")] = clock.now_ms
             return tuple(line)
 
-        setattr(server, "call", timed)  # noqa: B010
+        setattr(server, "write_call", timed)  # noqa: B010
         self.core._outbox.follow = lambda partition: None  # type: ignore[method-assign]  # noqa: ARG005
         self.firing = self.core._handlers.firing
         self.firing._ask = self.firing._storage._ask = self.ask

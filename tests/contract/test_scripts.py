@@ -99,9 +99,9 @@ async def test_order_in_a_round_trip(server: RedisServer) -> None:
     client = Server.connect(server.url, FOLDER, TIMEOUT, Packaging.SCRIPTS)
     try:
         names = [keys.of_service(name) for name in client.operations["list_frontends"].keys]
-        known = client.call("list_frontends", names, {"now": ""})
+        known = client.write_call("list_frontends", names, {"now": ""})
         about: dict[str, Any] = {"now": "", "by": "x", "keep_ms": 86_400_000, "most": 1000}
-        first, last = (client.call("disconnect_frontend", names, {**about, "frontend": name}) for name in "ab")
+        first, last = (client.write_call("disconnect_frontend", names, {**about, "frontend": name}) for name in "ab")
         await client.run(known)
         forget(server, "list_frontends")
         overtaken, *ran = await client.run_all([first, known, last])

@@ -605,14 +605,14 @@ class SpreadMachine(RuleBasedStateMachine):
 def machine(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SpreadMachine]]:
     """Provide the empty cluster, and a clock."""
     clock = Clock()
-    call = Server.call
+    call = Server.write_call
 
     def at(self: Server, name: str, names: Sequence[str], *given: Any) -> Any:
         fixed, rows, shared = (*given, (), {})[:3]
         own, every = ({**some, "now": clock.now} if "now" in some else some for some in (fixed, shared))
         return call(self, name, names, own, rows, every)
 
-    monkeypatch.setattr(Server, "call", at)
+    monkeypatch.setattr(Server, "write_call", at)
     with redis.RedisCluster("127.0.0.1", redis_cluster.nodes[0].port) as client:
         client.flushall(target_nodes="primaries")
     with asyncio.Runner() as runner:

@@ -88,15 +88,15 @@ async def test_answers_during_the_next_call(scene: Scene) -> None:
 @pytest.mark.parametrize("fault", [ValueError(), CoreUnavailable("for this test")])
 async def test_the_next_call_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
     """Guarantee 1: the answers and deliveries of the last call are given once, whatever happens to the next one."""
-    call = PartitionPipeline._call
+    call = PartitionPipeline._write_call
 
     def fail_for_b(pipeline: PartitionPipeline, record: NodeRecord, batch: Batch, name: str) -> Line:
         if (SENT, "a") in scene.order:
-            monkeypatch.setattr(PartitionPipeline, "_call", call)
+            monkeypatch.setattr(PartitionPipeline, "_write_call", call)
             raise fault
         return call(pipeline, record, batch, name)
 
-    monkeypatch.setattr(PartitionPipeline, "_call", fail_for_b)
+    monkeypatch.setattr(PartitionPipeline, "_write_call", fail_for_b)
     await scene.both()
     assert scene.order == [(SENT, "a"), (ANSWERED, "a"), (ANSWERED, "b")]
     assert isinstance(scene.outcomes["a"], Published) and isinstance(scene.outcomes["b"], Refused)

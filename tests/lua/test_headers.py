@@ -263,8 +263,8 @@ def test_one_place_gives_numbers() -> None:
 
 def test_every_command_has_its_script() -> None:
     """Every call of the core runs a script that is there, and every script of a partition has a caller."""
-    calls = [row.script for row in ROWS.values() if row.script]
-    called = {name for call in calls for name in (call.script, call.when_full) if name}
+    calls = [row.call for row in ROWS.values() if row.call]
+    called = {name for call in calls for name in (call.operation, call.when_full) if name}
     assert called <= SCRIPTS.keys()
     assert called == PARTITIONED
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import fakeredis
 import pytest
 
-from broker.model.problems import ScriptDefect
+from broker.model.problems import OperationDefect
 from broker.scripts.packaging import inspection, library, script
 from broker.scripts.source import modules, operation, operation_files, operations
 
@@ -56,7 +56,7 @@ def test_header(tmp_path: Path) -> None:
 def test_incomplete_header(tmp_path: Path, missing: str) -> None:
     """A header that lacks a line is a defect, told with the file's name."""
     text = "\n".join(line for line in HEADER.splitlines() if not line.startswith(missing))
-    with pytest.raises(ScriptDefect, match=r"op\.lua"):
+    with pytest.raises(OperationDefect, match=r"op\.lua"):
         operation(folder(tmp_path, op=text), "op")
 
 
@@ -82,7 +82,7 @@ def test_keys_of_a_plain_partition(tmp_path: Path) -> None:
     text = HEADER.replace("-- ARGV:", "-- PLAIN: c a\n-- ARGV:") + "return redis.call('DEL', key.a, key.b, key.c)\n"
     found = operation(folder(tmp_path / "good", op=text), "op")
     assert (found.plain, found.keys) == (("c", "a"), ("c", "a", "b"))
-    with pytest.raises(ScriptDefect, match="PLAIN names keys that it does not use: z"):
+    with pytest.raises(OperationDefect, match="PLAIN names keys that it does not use: z"):
         operation(folder(tmp_path / "bad", op=text.replace("PLAIN: c", "PLAIN: z c")), "op")
 
 
@@ -111,7 +111,7 @@ def test_library(tmp_path: Path) -> None:
 
 def test_no_table(tmp_path: Path) -> None:
     """A module that does not define the table of its name, in a line, is reported."""
-    with pytest.raises(ScriptDefect, match=r"a\.lua.*local a = "):
+    with pytest.raises(OperationDefect, match=r"a\.lua.*local a = "):
         modules(folder(tmp_path, lib_a="local b = {}\n"))
 
 
@@ -124,7 +124,7 @@ def test_one_name_in_two_rooms(tmp_path: Path) -> None:
     assert (operations(place), list(modules(place))) == (("op",), ["numbers", "sums"])
     (place / "items" / "op.lua").write_text(HEADER)
     operation_files.cache_clear()
-    with pytest.raises(ScriptDefect, match=r"two files have one name: .*op\.lua and .*op\.lua"):
+    with pytest.raises(OperationDefect, match=r"two files have one name: .*op\.lua and .*op\.lua"):
         operations(place)
 
 
@@ -135,7 +135,7 @@ def test_circle(tmp_path: Path) -> None:
         lib_a="local a = {}\nfunction a.x() return b.x() end\n",
         lib_b="local b = {}\nfunction b.x() return a.x() end\n",
     )
-    with pytest.raises(ScriptDefect, match="a -> b -> a"):
+    with pytest.raises(OperationDefect, match="a -> b -> a"):
         modules(place)
 
 

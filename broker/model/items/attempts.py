@@ -32,7 +32,7 @@ class Attempt:
 
 
 def read(lines: bytes) -> tuple[Attempt, ...]:
-    """Read the lines of a script (lua/lib/locks/attempt_history.lua); a corrupt one must not hold up a dead letter."""
+    """Read the lines of an operation (lua/lib/locks/attempt_history.lua); a corrupt one must not hold up a dead letter."""
     found = map(_LINE.fullmatch, lines.split(b"\n"))
     return tuple(_attempt(*line.groups()) for line in found if line)
 

@@ -13,7 +13,7 @@ from broker.model.problems import MalformedRequest, Problem
 MOST_PARENTS: Final = 100
 
 NAMES_BYTES: Final = 16_384
-"""The longest list of parents: scripts rewrite their record with each end."""
+"""The longest list of parents: operations rewrite their record with each end."""
 
 RESULT_BYTES: Final = 1_024
 """The largest result of a parent that its dependents get."""
@@ -121,7 +121,7 @@ class ParentState:
 
 
 def record(parents: Iterable[ParentState], *, regardless: bool, once: str = "") -> str:
-    """Return the record of a new item that waits, as scripts keep it (lua/lib/outbox/dependents.lua).
+    """Return the record of a new item that waits, as operations keep it (lua/lib/outbox/dependents.lua).
 
     `once` is by what a repeat of its publish is recognised.
     """

@@ -39,7 +39,7 @@ class ItemOutcome:
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """Read the record of scripts (lua/lib/outbox/outcome_record.lua)."""
+        """Read the record of operations (lua/lib/outbox/outcome_record.lua)."""
         state, *lengths, rest = line.split(b" ", 4)
         parts = []
         for length in map(int, lengths):

@@ -34,7 +34,7 @@ class Progress:
 
     @classmethod
     def read(cls, line: str) -> Self | None:
-        """Read it as scripts keep it, after the time; None from an empty line."""
+        """Read it as operations keep it, after the time; None from an empty line."""
         at_ms, _, rest = line.partition(" ")
         share, _, note = rest.partition(" ")
         return cls(None if share == "-" else float(share), note, int(at_ms)) if line else None
@@ -47,5 +47,5 @@ class Progress:
         return said | ({"note": self.note} if self.note else {})
 
     def __str__(self) -> str:
-        """Return it as scripts keep it, without the time."""
+        """Return it as operations keep it, without the time."""
         return f"{'-' if self.share is None else self.share} {self.note}"

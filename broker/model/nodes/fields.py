@@ -139,7 +139,7 @@ def _weight(name: str, number: str) -> str:
 
 
 def rate_rule(rate: str, burst: int = 0) -> str:
-    """Return a rate as scripts read it: items, period in ms, burst; 0 0 0 for none."""
+    """Return a rate as operations read it: items, period in ms, burst; 0 0 0 for none."""
     number, _, period = rate.partition("/")
     return f"{number} {PERIODS[period] * 1000} {burst}" if rate else "0 0 0"
 

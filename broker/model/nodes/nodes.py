@@ -110,7 +110,7 @@ def _refusal(option: Option, wrong: str) -> MalformedRequest:
 
 @frozen
 class NodeRecord:
-    """A node's stored record; `revision` grows with every change, and scripts compare it with the caller's.
+    """A node's stored record; `revision` grows with every change, and operations compare it with the caller's.
 
     The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root. A record with
     `destinations` is no node's but that of a lease over several queues.

@@ -142,7 +142,7 @@ class NodeConfig:
 
     @property
     def retry_rule(self) -> str:
-        """How long an item that came back rests, as scripts read it: two times in ms, factor, share; empty for no rest."""
+        """How long an item that came back rests, as operations read it: two times in ms, factor, share; empty for no rest."""
         if not self.retry_delay:
             return ""
         first, longest = round(self.retry_delay * 1000), round(self.retry_limit * 1000)
@@ -150,7 +150,7 @@ class NodeConfig:
 
     @property
     def limits(self) -> str:
-        """How much is handed out at most, as scripts read it: items in flight, and a rate; empty for no limit."""
+        """How much is handed out at most, as operations read it: items in flight, and a rate; empty for no limit."""
         if not (self.rate or self.max_in_flight):
             return ""
         return f"{self.max_in_flight} {rate_rule(self.rate, self.rate_burst)}"
@@ -164,7 +164,7 @@ class NodeConfig:
 
     @property
     def fair_tenants(self) -> str:
-        """Whose items are taken in turns, as scripts read it; empty for nobody's."""
+        """Whose items are taken in turns, as operations read it; empty for nobody's."""
         return "" if self.fair is Fair.NONE else self.fair.value
 
     @property

@@ -40,7 +40,7 @@ class Scope:
     depth: int | None
 
     def __str__(self) -> str:
-        """Return the scope as scripts store it."""
+        """Return the scope as operations store it."""
         return f"{self.kind.value} {'all' if self.depth is None else self.depth}"
 
     @staticmethod

@@ -31,7 +31,7 @@ class MovedItems:
 
 @frozen
 class Released:
-    """So many locks were ended; `left` more were too many for one script."""
+    """So many locks were ended; `left` more were too many for one operation."""
 
     count: int
     left: int = 0

@@ -1,6 +1,6 @@
 """What a node's queues ask of the collections above it: subscribers for items that wait.
 
-A script says that items wait, again after a while, and again when it has answered a collection. The collections are asked one
+An operation says that items wait, again after a while, and again when it has answered a collection. The collections are asked one
 after another, each time beginning with another one. Must not know how a collection chooses.
 """
 

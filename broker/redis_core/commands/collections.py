@@ -39,7 +39,7 @@ class Pull:
 
 @frozen
 class Loan:
-    """The names of references that a pull subscription got from a `collection`, as scripts write it, for a queue.
+    """The names of references that a pull subscription got from a `collection`, as operations write it, for a queue.
 
     They are not sent after `sent_until`, by this process's monotonic clock, and the queue refuses them from its `deadline_ms` on.
     """
@@ -69,7 +69,7 @@ class Turn:
 
 @frozen
 class Lent:
-    """A reference for a queue to lock an item under, until its own clock is `deadline_ms`; `sending` is as scripts write it.
+    """A reference for a queue to lock an item under, until its own clock is `deadline_ms`; `sending` is as operations write it.
 
     `whose` is the subid where its JID may have several.
     """
@@ -108,7 +108,7 @@ class Turned:
 
 @frozen
 class ReceiveByReference:
-    """Lock and send one item under each reference of a `collection`, as scripts write it."""
+    """Lock and send one item under each reference of a `collection`, as operations write it."""
 
     node: str
     partition: int

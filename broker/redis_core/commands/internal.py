@@ -340,7 +340,7 @@ PartitionCommand = (
     | commands.Release
     | commands.Stats
 )
-"""Commands that a partition's pipeline carries out by one script, besides `Bounce` and `Confirm`, which name their partition."""
+"""Commands that a partition's pipeline carries out by one operation; `Bounce` and `Confirm` are too, and name their partition."""
 
 AnyCommand = commands.Command | PartitionCommand
 """Commands that have a row in the registry."""

@@ -19,7 +19,7 @@ class ReadOutbox:
 
 @frozen
 class Entry:
-    """An entry: its name (`KIND/…`, see lua/lib/outbox/outbox.lua), which attempt this is, and what the script tells of it."""
+    """An entry: its name (`KIND/…`, see lua/lib/outbox/outbox.lua), which attempt this is, and what the operation tells of it."""
 
     name: str
     attempt: int

@@ -1,6 +1,6 @@
 """Ownership of partitions: joins, leaves, explicit assignments, ownership renewals, and the rebalancing that follows.
 
-One script decides each acquisition atomically. This module orders several of them and repeats until the assignment is balanced.
+One operation decides each acquisition atomically. This module orders several and repeats until the assignment is balanced.
 All steps are idempotent, so another frontend may continue them. Must not know credit or any door.
 """
 

@@ -1,4 +1,4 @@
-"""The heartbeat of a frontend: one script call every half second reports due times and returns due partitions and dead frontends.
+"""The heartbeat of a frontend: one call every half second reports due times and returns due partitions and dead frontends.
 
 An idle frontend costs no more than this loop and a slow background scan, however many nodes there are. A wake-up makes the next
 heartbeat come at once. Must not know what a sweep does.
@@ -18,7 +18,7 @@ import structlog
 from broker import keys
 from broker.model.frozen import frozen
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect, OtherFormat
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.wakeup import Wakeup
@@ -166,7 +166,7 @@ class Heartbeat:
                     if await self._wakeup.wait():
                         self._wake.set()
                     pause = LISTEN_PAUSE_SECONDS
-                except (CoreUnavailable, ScriptDefect) as error:
+                except (CoreUnavailable, OperationDefect) as error:
                     self._wakeup_failures.report(error)
                 else:
                     self._wakeup_failures.note_success()
@@ -188,7 +188,7 @@ class Heartbeat:
         try:
             await act(await asyncio.shield(beat))
         except BaseException:
-            with contextlib.suppress(CoreUnavailable, ScriptDefect):
+            with contextlib.suppress(CoreUnavailable, OperationDefect):
                 for partition in (await beat).due:
                     self.announce(partition, int(self.now_ms()))
             raise
@@ -273,7 +273,7 @@ class Heartbeat:
         }
         names = [keys.of_service(name) for name in self._server.operations["heartbeat"].keys]
         _code, now, dead, due, before, notices, by, alive = await self._server.run(
-            self._server.call("heartbeat", names, fixed, rows)
+            self._server.write_call("heartbeat", names, fixed, rows)
         )
         return now, dead, due, int(before), notices, by, alive
 

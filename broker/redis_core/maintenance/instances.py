@@ -50,7 +50,7 @@ class Instances:
         """List frontends and doors."""
         if bare_jid(command.sender) not in self._rules.admins:
             return _FORBIDDEN
-        _code, rows = await self._server.run(self._server.call("list_frontends", self._names, {"now": ""}))
+        _code, rows = await self._server.run(self._server.write_call("list_frontends", self._names, {"now": ""}))
         heard = [FrontendStatus(name.decode(), ago, by.decode()) for name, ago, by in rows]
         return FrontendList(await self._add_descriptions((*heard, *await self._doors())))
 
@@ -87,7 +87,7 @@ class Instances:
             "most": MAX_LISTED,
         }
         _code, listed = await self._server.run(
-            self._server.call("disconnect_frontend", self._names, {"now": "", **told})
+            self._server.write_call("disconnect_frontend", self._names, {"now": "", **told})
         )
         return Disconnected(listed=bool(listed))
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from broker import keys
 from broker.model.items.items import Delivery, Notice
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect
 from broker.redis_core.records.store import in_pages
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
@@ -69,7 +69,7 @@ class Relay:
         self._failures = FailureLog("nothing can be left for the frontends")
 
     def deliver(self, batch: Sequence[Delivery]) -> None:
-        """Fail: scripts hand out nothing to a process without a name."""
+        """Fail: operations hand out nothing to a process without a name."""
         msg = f"{batch[0].partition} handed {batch[0].item_id} to a process that cannot send"
         raise AssertionError(msg)
 
@@ -86,7 +86,7 @@ class Relay:
         self._schedule()
 
     def congested(self) -> bool:
-        """Return False: scripts hand out to pulling subscribers only, so nothing waits to be sent."""
+        """Return False: operations hand out to pulling subscribers only, so nothing waits to be sent."""
         return False
 
     def flushed(self) -> bool:
@@ -107,7 +107,7 @@ class Relay:
                 self._due, self._notices, self._wakes = {}, [], False
                 try:
                     await self._write(due, notices, wakes=wakes)
-                except (CoreUnavailable, ScriptDefect) as fault:
+                except (CoreUnavailable, OperationDefect) as fault:
                     self._failures.report(fault)
                     for partition, at in due.items():
                         self._due[partition] = min(at, self._due.get(partition, at))
@@ -125,4 +125,4 @@ class Relay:
         rows += [{"kind": "notice", "text": encode(each), "at": 0} for each in notices]
         names = [keys.of_service(name) for name in self._server.operations["leave_work"].keys]
         for page in in_pages(rows) if rows else [rows]:
-            await self._server.run(self._server.call("leave_work", names, fixed, page))
+            await self._server.run(self._server.write_call("leave_work", names, fixed, page))

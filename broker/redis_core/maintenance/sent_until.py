@@ -1,7 +1,7 @@
 """Until when all that was handed to this frontend is surely sent: its heartbeats say so. Pure; must not know a clock.
 
-A script hands a delivery to a frontend, which receives it, writes it out of the process, and then the XMPP server reads it. Only
-after that it survives this process's death: a server that finds the connection broken drops what it has received and not read.
+An operation hands a delivery to a frontend, which receives it, writes it out of the process, and then the XMPP server reads it.
+Only after that it survives this process's death: a server that finds the connection broken drops what it has not read.
 """
 
 from collections import deque

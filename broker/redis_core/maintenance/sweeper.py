@@ -16,7 +16,7 @@ import structlog
 
 from broker.model.items.items import Notice
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.groups.ownership import Ownership
@@ -57,7 +57,7 @@ LATE_SECONDS = 1.0
 """How long a call of a takeover may take; after a longer one the same is looked at again, from so much earlier on."""
 
 SCAN_EVERY = 18
-"""Heartbeats between two background scans: idle cost stays under 20 commands a second, those in scripts included."""
+"""Heartbeats between two background scans: idle cost stays under 20 commands a second, those in operations included."""
 
 COMPARE_BATCH = 1
 """Cached records that each scan compares with Redis: more would cost an idle frontend too much."""
@@ -174,7 +174,7 @@ class Sweeper:
         routers = {partition.node: self._core.router(partition.node) for partition in partitions}
         unknown = [node for node, each in routers.items() if each.known.record is None]
         # When Redis is away, each sweep fails by itself.
-        with contextlib.suppress(CoreUnavailable, ScriptDefect):
+        with contextlib.suppress(CoreUnavailable, OperationDefect):
             for record in await self._store.read_all(unknown) if unknown else ():
                 routers[record.name].known.store_record(record)
 
@@ -388,9 +388,9 @@ class Sweeper:
     async def _compare_records(self, most: int) -> None:
         """Compare the next cached records with Redis, and forget a record of another incarnation or revision.
 
-        If Redis lost the record of a cached incarnation, no script would notice, since the partitions are still there. Nor would
-        one if a frontend died after it had changed a record and before it told the partitions. Redis may also have lost only the
-        name in the list of all nodes: it is added again.
+        If Redis lost the record of a cached incarnation, no operation would notice, since the partitions are still there. Nor
+        would one if a frontend died after it had changed a record and before it told the partitions. Redis may also have lost
+        only the name in the list of all nodes: it is added again.
         """
         if not self._to_compare:
             self._to_compare = [router for router in self._core.routers() if router.known.record]

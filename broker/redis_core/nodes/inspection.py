@@ -21,11 +21,11 @@ from broker.redis_core.records.validation import Rules
 if TYPE_CHECKING:
     from broker.model.items.items import ItemDetails
 
-MAX_SCRIPTS: Final = 20
-"""Scripts that one list of items runs at most: a kept log may have many acknowledged entries between items."""
+MAX_CALLS: Final = 20
+"""Calls that one list of items makes at most: a kept log may have many acknowledged entries between items."""
 
-ENTRIES_PER_SCRIPT: Final = 200
-"""Entries that one of these scripts reads."""
+ENTRIES_PER_CALL: Final = 200
+"""Entries that one of these calls reads."""
 
 MAX_NAMED: Final = 20
 """Items that may be named at once: each may have the largest payload."""
@@ -56,8 +56,8 @@ class Inspection:
             return Refused(Problem.BAD_REQUEST, "the scan names no place to continue from")
         number, after = int(place[1]), place[2]
         found: tuple[ItemDetails, ...] = ()
-        for _look in range(MAX_SCRIPTS):
-            left = min(command.limit - len(found), ENTRIES_PER_SCRIPT)
+        for _look in range(MAX_CALLS):
+            left = min(command.limit - len(found), ENTRIES_PER_CALL)
             if number >= record.config.partitions or left <= 0:
                 break
             part = await self._ask(InspectPartition(command.node, command.sender, number, (), left, after, upto))
@@ -73,7 +73,7 @@ class Inspection:
         if len(command.item_ids) > MAX_NAMED:
             return Refused(Problem.BAD_REQUEST, f"name at most {MAX_NAMED} items at once")
         asked = [
-            InspectPartition(command.node, command.sender, number, command.item_ids, ENTRIES_PER_SCRIPT)
+            InspectPartition(command.node, command.sender, number, command.item_ids, ENTRIES_PER_CALL)
             for number in range(partitions)
         ]
         parts = await asyncio.gather(*map(self._ask, asked))
@@ -107,7 +107,7 @@ class Inspection:
 
 
 def _exists(position: str) -> bool:
-    """Return whether Redis can read a position that a client sent: an unreadable one would fail the script."""
+    """Return whether Redis can read a position that a client sent: an unreadable one would fail the operation."""
     found = _POSITION.fullmatch(position)
     # Redis refuses to read after the last possible position.
     return found is not None and int(found[1]) < _LARGEST and int(found[2]) <= _LARGEST

@@ -50,7 +50,7 @@ class NodeListing:
                 "count": count,
             }
             code, *found = await self._server.run(
-                self._server.call("list_nodes", [keys.of_service("all_nodes")], fixed)
+                self._server.write_call("list_nodes", [keys.of_service("all_nodes")], fixed)
             )
             if code != b"ok":
                 # The name to continue from is deleted meanwhile: return what was found, and the client continues from there.

@@ -1,6 +1,6 @@
 """Operations on whole nodes: declare, configure, describe, affiliate, delete, purge and release.
 
-Each consists of a few scripts; their order is safe against a crash at any point. Must not know how pipelines work, nor any wire.
+Each takes a few calls; their order is safe against a crash at any point. Must not know how pipelines work, nor any wire.
 """
 
 import asyncio

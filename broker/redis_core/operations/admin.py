@@ -17,7 +17,7 @@ from broker.redis_core.commands.admin_parts import (
     MoveFromPartition,
 )
 from broker.redis_core.operations.items import BROWSE_BYTES
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, subid
+from broker.redis_core.operations.operation import Call, OperationReply, Values, subid
 
 
 def _inspect_arguments(command: InspectPartition, _record: NodeRecord) -> Values:
@@ -67,7 +67,7 @@ def _item_details(row: list[Any], partition: int) -> ItemDetails:
     )
 
 
-def _read_inspected(command: InspectPartition, reply: ScriptReply, _record: NodeRecord) -> InspectedPartition:
+def _read_inspected(command: InspectPartition, reply: OperationReply, _record: NodeRecord) -> InspectedPartition:
     come, found = reply.rows
     return InspectedPartition(tuple(_item_details(row, command.partition) for row in found), come.decode())
 
@@ -76,7 +76,7 @@ def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Valu
     return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
 
 
-def _read_moved(_command: MoveFromPartition, reply: ScriptReply, _record: NodeRecord) -> MovedFromPartition:
+def _read_moved(_command: MoveFromPartition, reply: OperationReply, _record: NodeRecord) -> MovedFromPartition:
     return MovedFromPartition(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
 
 
@@ -84,7 +84,7 @@ def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
     return [{"item": item_id} for item_id in command.item_ids]
 
 
-def _read_released(_command: Release, reply: ScriptReply, _record: NodeRecord) -> Released:
+def _read_released(_command: Release, reply: OperationReply, _record: NodeRecord) -> Released:
     return Released(*reply.rows)
 
 

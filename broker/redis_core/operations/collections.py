@@ -13,7 +13,7 @@ from broker.redis_core.commands.collections import (
     Turn,
     Turned,
 )
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, subid
+from broker.redis_core.operations.operation import Call, OperationReply, Values, subid
 
 _NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
     ("words", "queue", "count", "level", "stamp", "hold", "holders", "puller", "limit"), ""
@@ -42,7 +42,7 @@ def _turn_rows(command: Turn, _record: NodeRecord) -> list[Values]:
     return rows
 
 
-def _read_turned(_command: Turn, reply: ScriptReply, _record: NodeRecord) -> Turned:
+def _read_turned(_command: Turn, reply: OperationReply, _record: NodeRecord) -> Turned:
     lent, looks, more, pulled = reply.rows
     return Turned(
         tuple(
@@ -78,7 +78,7 @@ def _reference_rows(command: ReceiveByReference, record: NodeRecord) -> list[Val
     ]
 
 
-def _read_received(command: ReceiveByReference, reply: ScriptReply, _record: NodeRecord) -> Told:
+def _read_received(command: ReceiveByReference, reply: OperationReply, _record: NodeRecord) -> Told:
     words = zip(command.lent, reply.rows, strict=True)
     return Told(tuple((each.name, word.decode()) for each, word in words if word != b"locked"))
 
@@ -87,12 +87,12 @@ def _look_rows(command: CheckReferences, _record: NodeRecord) -> list[Values]:
     return [{"reference": each.name, "deadline": each.deadline_ms, "reason": each.reason} for each in command.looks]
 
 
-def _read_told(command: CheckReferences, reply: ScriptReply, _record: NodeRecord) -> Told:
-    # What the script had no time for is looked at again.
+def _read_told(command: CheckReferences, reply: OperationReply, _record: NodeRecord) -> Told:
+    # What the operation had no time for is looked at again.
     return Told(tuple((each.name, word.decode()) for each, word in zip(command.looks, reply.rows, strict=False)))
 
 
-def _read_references(_command: ListReferences, reply: ScriptReply, _record: NodeRecord) -> References:
+def _read_references(_command: ListReferences, reply: OperationReply, _record: NodeRecord) -> References:
     scan, rows = reply.rows
     found = (
         (whose.decode(), Look(Partition.parse(queue.decode()), name.decode(), deadline, reason.decode()))

@@ -46,7 +46,7 @@ from broker.model.results import (
 from broker.redis_core.commands.internal import FindItem, Found
 from broker.redis_core.operations.operation import (
     Call,
-    ScriptReply,
+    OperationReply,
     Values,
     refuse,
     split_reply,
@@ -118,7 +118,7 @@ def publish_row(command: Publish, _record: NodeRecord) -> Values:
 
 
 def _hints(command: Publish) -> str:
-    """Return the hints as scripts read them."""
+    """Return the hints as operations read them."""
     hints = command.hints
     return f"{hints.times} {reply_to(command)}" if hints.reply else "" if hints == NO_HINTS else hints.times
 
@@ -174,7 +174,7 @@ def _retract_row(command: Retract, record: NodeRecord) -> dict[str, str | int | 
 
 
 def _next(asked: Next, record: NodeRecord) -> str:
-    """Return what is received by the script that acknowledges; empty where more than this partition is to be asked."""
+    """Return what is received by the operation that acknowledges; empty where more than this partition is to be asked."""
     if record.name != asked.node or record.config.partitions > 1:
         return ""
     return f"{asked.most} {asked.lease_ms}"
@@ -232,7 +232,7 @@ def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
     return [_retract_row(each, record) for each in command.items]
 
 
-def _read_retracted_batch(command: RetractBatch, reply: ScriptReply, record: NodeRecord) -> Result:
+def _read_retracted_batch(command: RetractBatch, reply: OperationReply, record: NodeRecord) -> Result:
     parts = list(map(split_reply, reply.rows))
     if parts[0][0] in _GONE:
         return RetractedBatch(tuple(map(_read_gone, parts)))
@@ -324,7 +324,7 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
     }
 
 
-def _read_browsed(command: Browse, reply: ScriptReply, _record: NodeRecord) -> Result:
+def _read_browsed(command: Browse, reply: OperationReply, _record: NodeRecord) -> Result:
     count, reached, rows, *theirs = reply.rows
     # Subids are only told where some JID has more than one.
     names = {name.decode() for each in theirs for name in each} or set(subids(command.sender).split())

@@ -9,7 +9,7 @@ from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, refuse, subid, subids
+from broker.redis_core.operations.operation import Call, OperationReply, Values, refuse, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
 READ_BYTES = 262_144
@@ -99,7 +99,7 @@ def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
     return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
 
 
-def _read_entries(command: Read | LogExtent, reply: ScriptReply, record: NodeRecord) -> Result:
+def _read_entries(command: Read | LogExtent, reply: OperationReply, record: NodeRecord) -> Result:
     if not reply.rows:
         return _refuse(b"offset-not-found")
     if reply.rows == [b""]:

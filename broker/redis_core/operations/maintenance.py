@@ -9,7 +9,7 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.tree import Scope
 from broker.model.results import Counted, Done, Purged
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
-from broker.redis_core.operations.operation import Call, ScriptReply, Values
+from broker.redis_core.operations.operation import Call, OperationReply, Values
 
 JournalRecord = tuple[str, dict[str, str | int]]
 """A record of a journal with its position."""
@@ -28,7 +28,7 @@ def journal_records(after: str, entries: Sequence[tuple[bytes, list[bytes]]]) ->
     return [(at.decode(), record(dict(zip(fields[::2], fields[1::2], strict=True)))) for at, fields in ordered]
 
 
-def _read_expired(_command: object, _reply: ScriptReply, _record: NodeRecord) -> Done:
+def _read_expired(_command: object, _reply: OperationReply, _record: NodeRecord) -> Done:
     return Done()
 
 
@@ -42,19 +42,19 @@ def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
     }
 
 
-def _read_resent(_command: TakeOver, reply: ScriptReply, _record: NodeRecord) -> Scanned:
+def _read_resent(_command: TakeOver, reply: OperationReply, _record: NodeRecord) -> Scanned:
     return Scanned(reply.rows[0].decode(), reply.rows[1])
 
 
-def _read_purged(_command: object, reply: ScriptReply, _record: NodeRecord) -> Purged:
+def _read_purged(_command: object, reply: OperationReply, _record: NodeRecord) -> Purged:
     return Purged(reply.rows[0], more=reply.more)
 
 
-def _read_counted(_command: object, reply: ScriptReply, _record: NodeRecord) -> Counted:
+def _read_counted(_command: object, reply: OperationReply, _record: NodeRecord) -> Counted:
     return Counted(*reply.rows)
 
 
-def _read_scanned(_command: ScanSubscribers, reply: ScriptReply, _record: NodeRecord) -> Scanned:
+def _read_scanned(_command: ScanSubscribers, reply: OperationReply, _record: NodeRecord) -> Scanned:
     scan, jids, scopes, subids, limits, holdings = reply.rows
     return Scanned(
         scan.decode(),

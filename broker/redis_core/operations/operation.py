@@ -1,4 +1,4 @@
-"""What a call is, and the common shape of the replies of partition scripts. Must not know any one operation."""
+"""What a call is, and the common shape of the replies of partition operations. Must not know any one operation."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from broker.model.items.qos import MAX_BATCH, Stage
 from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.options import NodeConfig
-from broker.model.problems import Problem, ScriptDefect
+from broker.model.problems import OperationDefect, Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.collections import Asks
 
@@ -31,15 +31,17 @@ def _no_values(_command: object, _record: NodeRecord) -> Values:
 
 @frozen
 class Call:
-    """Turns a command into arguments and a reply into a result.
+    """How one kind of command calls an operation of Redis: turns it into arguments, and the reply into a result.
 
     `fixed` returns the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
     shared by the commands of a batch, and `result` reads one command's part of the reply; a call without serves one
-    command, may have `rows`, and its `result` reads the whole `ScriptReply`. While Redis has no memory for it, `when_full`
+    command, may have `rows`, and its `result` reads the whole `OperationReply`. While Redis has no memory for it, `when_full`
     answers the same rows.
     """
 
-    script: str
+    operation: str
+    """Its name, which several kinds of commands may share."""
+
     result: Callable[[Any, Any, NodeRecord], Any]
     fixed: Callable[[Any, NodeRecord], Values] = _no_values
     row: Callable[[Any, NodeRecord], Values] | None = None
@@ -52,7 +54,7 @@ _STAGES = {stage.value.encode(): (stage, 1) for stage in Stage} | {
     for stage in (Stage.UNACKNOWLEDGED, Stage.ACKNOWLEDGED, Stage.ASSURED)
     for batch in range(2, MAX_BATCH + 1)
 }
-"""The words of scripts for a stage, followed by the most items in one stanza."""
+"""The words of operations for a stage, followed by the most items in one stanza."""
 
 
 @frozen
@@ -107,34 +109,34 @@ class ToCount:
     amount: int
 
 
-ScriptNotice = (
+OperationNotice = (
     OwnershipLost | LockOver | LeaseOver | SubscriptionOver | WorkWaits | ReferencesFreed | Asks | TurnDue | ToCount
 )
-"""Notices in a script's reply."""
+"""Notices in an operation's reply."""
 
 
 @frozen
-class ScriptReply:
-    """What every partition script returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
+class OperationReply:
+    """What every partition operation returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 
-    What a script has none of is None in its answer. The command's own call reads `rows`.
+    What the operation has none of is None in its answer. The command's own call reads `rows`.
     """
 
     rows: list[Any]
     deliveries: tuple[Delivery, ...]
-    notices: tuple[ScriptNotice, ...]
+    notices: tuple[OperationNotice, ...]
     outbox_due: bool
     due_ms: int
     more: bool
     token: int
 
     @staticmethod
-    def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "ScriptReply | None":
-        """Read a reply; None when the script did nothing because the record was old."""
+    def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "OperationReply | None":
+        """Read a reply; None when the operation did nothing because the record was old."""
         if reply[0] != b"ok":
             return None
         _code, rows, deliveries, notices, outbox_due, due_ms, more, token = reply
-        return ScriptReply(
+        return OperationReply(
             rows or [],
             _read_each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
             _read_each(_notice, notices, partition) if notices else (),
@@ -163,7 +165,7 @@ _WIDTH = 12
 
 
 def delivery_rows(values: list[Any] | None) -> list[tuple[Any, ...]]:
-    """Return the deliveries of a script's answer, which has the values of all of them in one list."""
+    """Return the deliveries of an operation's answer, which has the values of all of them in one list."""
     return list(zip(*[iter(values or ())] * _WIDTH, strict=True))
 
 
@@ -210,7 +212,7 @@ def _delivery(row: tuple[Any, ...], partition: Partition, config: NodeConfig) ->
     )
 
 
-def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
+def _notice(row: list[Any], partition: Partition) -> OperationNotice:  # noqa: PLR0911  (a table of cases)
     kind, *values = row
     match kind, values:
         case b"lost", (jid, group, epoch, fence, reason):
@@ -239,18 +241,18 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
             )
             return LockOver(ended, expired=kind == b"unlocked")
     msg = f"a script told {kind!r}, which is no notice"
-    raise ScriptDefect(msg)
+    raise OperationDefect(msg)
 
 
 _PROBLEMS = {problem.value.encode(): problem for problem in Problem}
 
 
 def refuse(code: bytes, detail: str = "") -> Refused:
-    """Turn a code word into a refusal; raises ScriptDefect on an unknown one."""
+    """Turn a code word into a refusal; raises OperationDefect on an unknown one."""
     problem = _PROBLEMS.get(code)
     if problem is None:
         msg = f"a script answered {code!r}, which is no problem's code"
-        raise ScriptDefect(msg)
+        raise OperationDefect(msg)
     return Refused(problem, detail)
 
 
@@ -270,7 +272,7 @@ def subids(jid: str) -> str:
 
 
 def write_collection(life: Partition) -> str:
-    """Return the name of a collection's incarnation in scripts, by its own partition."""
+    """Return the name that operations have for a collection's incarnation, by its own partition."""
     return keys.escape(f"{life.node}@{life.incarnation}")
 
 
@@ -280,10 +282,10 @@ def read_collection(text: str) -> str:
 
 
 def subscription(through: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
-    """Read a script's words on a subscription: its collection, and its subid where the JID may have several."""
+    """Read an operation's words on a subscription: its collection, and its subid where the JID may have several."""
     return read_collection(through.decode()) if through else "", whose.decode()
 
 
 def token_text(token: int | None) -> str:
-    """Return a token as scripts compare it; empty when none was given."""
+    """Return a token as operations compare it; empty when none was given."""
     return "" if token is None else str(token)

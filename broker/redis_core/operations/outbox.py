@@ -6,7 +6,7 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Done, Refused
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, OutboxPage, ReadOutbox
 from broker.redis_core.operations.items import intake, read_published
-from broker.redis_core.operations.operation import Call, ScriptReply, Values, refuse
+from broker.redis_core.operations.operation import Call, OperationReply, Values, refuse
 
 MOST: Final = 200
 """Entries that are read at once."""
@@ -18,14 +18,14 @@ TICKET_MS: Final = 365 * 24 * 3_600_000
 """How long an arrived item's ticket is remembered, unless the old node has confirmed the arrival."""
 
 LATE_MS: Final = 3_600_000
-"""How long it is remembered after that: a script may run late."""
+"""How long it is remembered after that: an operation may run late."""
 
 
 def _read_arguments(_command: ReadOutbox, record: NodeRecord) -> Values:
     return {"dead_letters": record.dead_letter_target, "limit": MOST, "max_bytes": MOST_BYTES}
 
 
-def _read_page(_command: ReadOutbox, reply: ScriptReply, _record: NodeRecord) -> OutboxPage:
+def _read_page(_command: ReadOutbox, reply: OperationReply, _record: NodeRecord) -> OutboxPage:
     now_ms, *rows = reply.rows
     entries = tuple(Entry(name.decode(), attempt, tuple(content)) for name, attempt, *content in rows)
     return OutboxPage(now_ms, entries, reply.more)

@@ -13,7 +13,7 @@ from broker.redis_core.commands.schedule_parts import (
     ScheduleStored,
     StoreSchedule,
 )
-from broker.redis_core.operations.operation import Call, ScriptReply, Values
+from broker.redis_core.operations.operation import Call, OperationReply, Values
 
 _TOO_MANY: Final = Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MOST_OF_NODE} schedules")
 
@@ -22,7 +22,7 @@ def _read_arguments(command: ReadSchedules, _record: NodeRecord) -> Values:
     return {"after": command.after, "limit": command.limit}
 
 
-def _read_found(_command: ReadSchedules, reply: ScriptReply, _record: NodeRecord) -> FoundSchedules:
+def _read_found(_command: ReadSchedules, reply: OperationReply, _record: NodeRecord) -> FoundSchedules:
     now, *found = reply.rows
     return FoundSchedules(now, tuple(FoundSchedule(name.decode(), record, item) for name, record, item in found))
 

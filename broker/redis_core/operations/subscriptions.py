@@ -44,7 +44,7 @@ _OF_SELECTORS = {
     b"options-invalid": UNSELECTED,
     b"too-many-subscriptions": f"the node has {MOST_SELECTORS} subscribers who select, the most it may",
 }
-"""Error texts where a script refuses a selector."""
+"""Error texts where an operation refuses a selector."""
 
 DETAILS = WHICH | {
     b"superseded": "the subscription was renewed",
@@ -75,7 +75,7 @@ def _row(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> Val
 
 
 def encode_selector(selector: str) -> str:
-    """Encode a selector as scripts store it: the length of its text in bytes, the text, and its compiled form."""
+    """Encode a selector as operations store it: the length of its text in bytes, the text, and its compiled form."""
     if not selector:
         return ""
     tree = read(selector)

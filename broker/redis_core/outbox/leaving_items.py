@@ -2,7 +2,7 @@
 
 `AcceptEntry` stores each item once by its ticket, `EndEntry` removes it from the old partition, and `ExpireTicket` lets the
 new one forget the ticket. After a crash another frontend repeats the steps, with the target that the first attempt has noted.
-Must not know when an item leaves: scripts decide that.
+Must not know when an item leaves: operations decide that.
 """
 
 import asyncio
@@ -204,7 +204,7 @@ class ItemDeliverer:
 
 
 def _read_item(entry: Entry) -> LeavingItem:
-    """Read what a script returns of an item (lua/lib/outbox/outbox_items.lua)."""
+    """Read what an operation returns of an item (lua/lib/outbox/outbox_items.lua)."""
     item, by, body, tries, holder, reason, key, target, lines = entry.content
     named = (
         entry,

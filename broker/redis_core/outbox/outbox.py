@@ -1,6 +1,6 @@
 """Delivers what is due in the outboxes of partitions: one loop, with a deliverer for each kind of entry.
 
-A script that has made an entry, or a sweep that finds one that is due, tells the caller, which reads the outbox until nothing
+An operation that has made an entry, or a sweep that finds one that is due, tells the caller, which reads the outbox until nothing
 is due. Reading counts an attempt and puts the next one off, so two processes do not deliver the same, and what fails comes again
 later and later. An entry is there until its deliverer ends it: after a crash it is delivered again, and its receiver takes it
 once. Must not know what an entry is.

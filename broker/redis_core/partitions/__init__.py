@@ -1,1 +1,1 @@
-"""One partition of a node: batches of commands, script calls and their answers. Must not know other partitions."""
+"""One partition of a node: batches of commands, calls and their answers. Must not know other partitions."""

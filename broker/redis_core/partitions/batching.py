@@ -1,8 +1,8 @@
-"""Groups the commands of one turn of the event loop into script calls. Pure, so that the order can be tested alone.
+"""Groups the commands of one turn of the event loop into calls. Pure, so that the order can be tested alone.
 
 A batch holds commands of one operation, bounded by count and by bytes. A command joins the latest batch of its operation
 unless its sender has a command in a later batch: commands of one sender keep their order, and those of many senders are
-still grouped. Commands that a script had no time for are sent again, before later commands of the same senders.
+still grouped. Commands that an operation had no time for are sent again, before later commands of the same senders.
 """
 
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from broker.redis_core.registry.rows import CALLS
 from broker.tasks import Request
 
 LIMIT = 200
-"""Most commands in one script call."""
+"""Most commands in one call."""
 
 BYTES = 1_048_576
-"""Most bytes of payload in one script call, unless a single command has more: Redis copies them before the script begins."""
+"""Most bytes of payload in one call, unless a single command has more: Redis copies them before the operation begins."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Commands that go in one script call."""
+    """Commands that go in one call."""
 
     kind: type
     call: Call

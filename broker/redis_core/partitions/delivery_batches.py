@@ -1,4 +1,4 @@
-"""Batches of deliveries: which deliveries of one script call go to the door together. Pure; must not know what a door sends.
+"""Batches of deliveries: which deliveries of one call go to the door together. Pure; must not know what a door sends.
 
 Nothing waits for a batch to fill.
 """

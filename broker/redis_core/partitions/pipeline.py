@@ -1,9 +1,9 @@
-"""The pipeline of one partition: batches commands, runs one script call at a time, and hands out the deliveries of its answer.
+"""The pipeline of one partition: batches commands, runs one call at a time, and hands out the deliveries of its answer.
 
 Since a partition has one call under way, its commands keep their order, commands that arrive meanwhile form the next
 batches, other partitions get their turn at Redis between two calls, and after a lost reply the pipeline knows exactly which
 deliveries it has not seen. If commands wait when a reply with many answers comes, their call is sent before those are given, so
-that Redis and this process work at once. The cached node record may be old; every script checks its revision. So a pipeline
+that Redis and this process work at once. The cached node record may be old; every operation checks its revision. So a pipeline
 keeps nothing that another frontend would miss.
 """
 
@@ -24,7 +24,7 @@ from broker.model.commands import Publish
 from broker.model.items.items import NodeEvent, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes.nodes import NodeRecord
-from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, CorruptRecord, OperationDefect, Problem
 from broker.model.results import Published, Refused
 from broker.redis_core.commands.collections import Asks
 from broker.redis_core.commands.dependency_parts import DependentStored
@@ -42,9 +42,9 @@ from broker.redis_core.commands.internal import (
 from broker.redis_core.operations.operation import (
     LeaseOver,
     LockOver,
+    OperationNotice,
+    OperationReply,
     ReferencesFreed,
-    ScriptNotice,
-    ScriptReply,
     SubscriptionOver,
     ToCount,
     TurnDue,
@@ -106,7 +106,7 @@ class PartitionPipeline:
         self._reply_lost = False
         self._search_after: int | None = None
         self._session = core.lost_replies
-        self._unread: tuple[NodeRecord, type, list[Request], ScriptReply] | None = None
+        self._unread: tuple[NodeRecord, type, list[Request], OperationReply] | None = None
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Queue a command; all commands of one turn of the event loop are sent together."""
@@ -156,7 +156,7 @@ class PartitionPipeline:
                         self._end_search()
                     else:
                         self._batches.appendleft(Batch(TakeOver, CALLS[TakeOver], [Request(*self._search_call())]))
-                # One call per round trip: Redis would run several scripts at once without a turn for others.
+                # One call per round trip: Redis would run several at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
                 if self._unread is not None and not (self._batches or self._pending):
                     self._give()
@@ -176,7 +176,7 @@ class PartitionPipeline:
         return requests
 
     async def _carry_out(self, batch: Batch) -> None:
-        """Run a batch's script, again if the cached record was old; on any exception all requests are answered or wait again."""
+        """Run a batch's operation, again if the cached record was old; on any exception all requests are answered or wait."""
         requests = batch.requests
         try:
             for attempt in range(_RETRIES):
@@ -199,12 +199,12 @@ class PartitionPipeline:
         log.error("pipeline failed", exc_info=error, node=self.node, partition=self.number, command=kind.__name__)
 
     def _fail(self, requests: Iterable[Request]) -> None:
-        """Answer the requests that are owed an answer; commands that the script had no time for are waiting again."""
+        """Answer the requests that are owed an answer; commands that the operation had no time for are waiting again."""
         waiting = {id(request) for request in self._pending}
         self._answer((each for each in requests if not each.answered and id(each) not in waiting), FAILED)
 
     def _note_lost_reply(self) -> None:
-        """Note that a reply was lost: the script may have run, or may run late."""
+        """Note that a reply was lost: the operation may have run, or may run late."""
         # What has come is handed out first, so that it is not looked for.
         self._give()
         # The next call begins a session: once it has run, Redis refuses late calls of an earlier session.
@@ -224,7 +224,7 @@ class PartitionPipeline:
             record = self._adopt(cached or await self._renew())
             allowed, refused = self._authorize(record, requests)
             if refused and cached is not None:
-                # A refusal runs no script that would find the record old, so refuse by a fresh record only.
+                # A refusal runs no operation that would find the record old, so refuse by a fresh record only.
                 record = self._adopt(await self._renew())
                 allowed, refused = self._authorize(record, requests)
             # Refused commands are answered; only the others still need an answer.
@@ -239,13 +239,13 @@ class PartitionPipeline:
                 batch.requests = []
                 return
             self._called_at = time.monotonic()
-            exchange = self._server.run_all([self._call(record, batch, batch.call.script)])
+            exchange = self._server.run_all([self._write_call(record, batch, batch.call.operation)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
             if isinstance(reply, list) and reply[0] == b"wide":
                 self._wide_calls = _WIDE_CALLS
-                reply = (await self._server.run_all([self._call(record, batch, batch.call.script)]))[0]
+                reply = (await self._server.run_all([self._write_call(record, batch, batch.call.operation)]))[0]
             if batch.call.when_full and isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY:
-                reply = (await self._server.run_all([self._call(record, batch, batch.call.when_full)]))[0]
+                reply = (await self._server.run_all([self._write_call(record, batch, batch.call.when_full)]))[0]
         except CoreUnavailable as error:
             self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
@@ -299,7 +299,7 @@ class PartitionPipeline:
                 jids = await self._store.delete(record)
                 for jid in jids if record.config.notify_delete else ():
                     self._core.notify(NodeEvent(self.node, jid, "delete"))
-        except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
+        except (CoreUnavailable, OperationDefect, CorruptRecord) as error:
             log.warning("record not renewed", node=self.node, partition=self.number, error=str(error))
             self._cache.forget()
             return FAILED
@@ -331,7 +331,7 @@ class PartitionPipeline:
                 refused.append((request, reason))
         return allowed, refused
 
-    def _call(self, record: NodeRecord, batch: Batch, name: str) -> Line:
+    def _write_call(self, record: NodeRecord, batch: Batch, name: str) -> Line:
         """Write the call of a batch's operation, or of the one that runs instead."""
         call, core = batch.call, self._core
         operation = self._server.operations[name]
@@ -354,9 +354,9 @@ class PartitionPipeline:
         self._wide_calls = max(0, self._wide_calls - 1)
         names = keys.all_of_partition(needed, self._partition)
         fixed = call.fixed(first, record)
-        if name != call.script:
+        if name != call.operation:
             fixed = {each: fixed[each] for each in operation.arguments if each in fixed}
-        return self._server.call(name, names, fixed, rows, shared)
+        return self._server.write_call(name, names, fixed, rows, shared)
 
     async def _note(self, batch: Batch) -> bool:
         """Note that this partition may hand something out here, before it does. For a scan it need not: others may serve it.
@@ -393,10 +393,10 @@ class PartitionPipeline:
             log.error("script failed", **about, problem=problem.value, error=str(reply))
             self._answer(batch.requests, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
             return []
-        read = ScriptReply.read(reply, self._partition, record.config)
+        read = OperationReply.read(reply, self._partition, record.config)
         if read is None:
             return batch.requests
-        # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
+        # An operation answers its rows in order and may stop after the first (lua/lib/budget.lua).
         done = 1 if batch.call.row is None else max(1, len(read.rows))
         if rest := batch.requests[done:]:
             self._pending.extendleft(reversed(remove_later(rest, self._batches)))
@@ -428,7 +428,7 @@ class PartitionPipeline:
             self._fail(requests)
         try:
             self._hand_out(read)
-            if self._server.operations[call.script].writes and not (
+            if self._server.operations[call.operation].writes and not (
                 kind in _QUIET and _is_unchanged(requests, results, read)
             ):
                 self._core.partition_changed(self._partition)
@@ -461,7 +461,7 @@ class PartitionPipeline:
     def _end_search(self) -> None:
         self._lost_since, self._search_after = _NOTHING_UNSEEN, None
 
-    def _handle_notice(self, notice: ScriptNotice) -> None:  # noqa: C901  (a table of cases)
+    def _handle_notice(self, notice: OperationNotice) -> None:  # noqa: C901  (a table of cases)
         match notice:
             case OwnershipLost():
                 self._core.notify(notice)
@@ -486,7 +486,7 @@ class PartitionPipeline:
             case _:
                 assert_never(notice)
 
-    def _hand_out(self, read: ScriptReply) -> None:
+    def _hand_out(self, read: OperationReply) -> None:
         partition = self._partition
         for notice in read.notices:
             try:
@@ -515,7 +515,7 @@ class PartitionPipeline:
             request(result)
 
 
-def _is_unchanged(requests: list[Request], results: Sequence[Outcome], read: ScriptReply) -> bool:
+def _is_unchanged(requests: list[Request], results: Sequence[Outcome], read: OperationReply) -> bool:
     """Return whether a receive or a sweep has certainly changed nothing that is measured."""
     command = requests[0].command
     quiet = not any(map(_locks, results)) and (isinstance(command, ReceiveFrom) or _is_passing(command))

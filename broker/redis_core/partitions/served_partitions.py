@@ -97,7 +97,7 @@ class ServedPartitions:
     async def _run(self, old_seconds: int | str, names: Iterable[str] = ()) -> None:
         fixed: dict[str, Value] = {"now": "", "keep_seconds": KEPT_SECONDS, "old_seconds": old_seconds}
         rows = [{"partition": name} for name in names]
-        await self._server.run(self._server.call("note_served", [self._name], fixed, rows))
+        await self._server.run(self._server.write_call("note_served", [self._name], fixed, rows))
 
     async def clear(self) -> None:
         """Remove all notes of a frontend that has nothing to be taken over. Raises CoreUnavailable."""

@@ -14,7 +14,7 @@ from broker import keys
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.quotas import DEFAULT, Quota, QuotaStatus, counts_for, find_quotas
-from broker.model.problems import CoreUnavailable, MalformedRequest, ScriptDefect
+from broker.model.problems import CoreUnavailable, MalformedRequest, OperationDefect
 from broker.redis_core.info import read_info
 from broker.redis_core.records.store import NodeStore, in_pages
 from broker.redis_core.redis_client.client import Server
@@ -82,7 +82,7 @@ class Quotas:
             await self.read()
             if time.monotonic() > self._default_at + DEFAULT_SECONDS:
                 await self.find_default()
-        except (CoreUnavailable, ScriptDefect) as error:
+        except (CoreUnavailable, OperationDefect) as error:
             self._failures.report(error)
         else:
             self._failures.note_success()

@@ -15,7 +15,7 @@ from broker.model.frozen import frozen
 from broker.model.names import Jid, domain
 from broker.model.nodes.fields import decimal, rate_rule
 from broker.model.nodes.quotas import Quota
-from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect, Problem
 from broker.model.results import Refused
 from broker.redis_core.quotas.stored import Quotas
 from broker.redis_core.redis_client.client import Server
@@ -113,7 +113,7 @@ class QuotaUse:
         try:
             await self._quotas.refresh()
             await self._exchange()
-        except (CoreUnavailable, ScriptDefect, ValueError) as error:
+        except (CoreUnavailable, OperationDefect, ValueError) as error:
             self._failures.report(error)
         else:
             self._failures.note_success()

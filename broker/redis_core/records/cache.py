@@ -1,6 +1,6 @@
 """A frontend's cached record of one node, shared by the pipelines of its partitions.
 
-The cached record may be old: every script receives its revision and refuses to act on an old one. Must not know pipelines.
+The cached record may be old: every operation receives its revision and refuses to act on an old one. Must not know pipelines.
 """
 
 from broker.model.nodes.nodes import NodeRecord
@@ -25,7 +25,7 @@ class NodeCache:
         """Read the record from Redis."""
         found = await self.store.read(self.node)
         if found and self._newest and _is_older(self._newest, found):
-            # Either this read is older than the newest one, or Redis has lost the last change: the script decides which.
+            # Either this read is older than the newest one, or Redis has lost the last change: the operation decides which.
             await self.store.advance(found, self._newest.revision)
             found = await self.store.read(self.node)
         self._newest = found

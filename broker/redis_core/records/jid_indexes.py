@@ -16,7 +16,7 @@ MOST_PER_JID = 1_000
 """Entries of one index of a JID by default."""
 
 COMING_MS: Final = 60_000
-"""How long a noted change may take: longer than any call, or a script that Redis runs late."""
+"""How long a noted change may take: longer than any call, or an operation that Redis runs late."""
 
 CHECKED_MS: Final = 5_000
 """How long a checked entry is not checked again: repeated requests must not cost a check each time."""
@@ -142,4 +142,4 @@ class Index:
     def _call(self, name: str, jid: Jid, fixed: Mapping[str, Value], rows: Sequence[Mapping[str, Value]] = ()) -> Line:
         names = [keys.of_jid(key, jid) for key in self._server.operations[name].keys]
         every: dict[str, Value] = {"index": self._name, "idle_seconds": IDLE_PRESENCE_SECONDS}
-        return self._server.call(name, names, {**every, **fixed}, rows)
+        return self._server.write_call(name, names, {**every, **fixed}, rows)

@@ -188,6 +188,6 @@ class PendingList:
         asked = [("HEXISTS", keys.of_node("pending", ref.node), ref.jid) for ref in refs]
         return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
 
-    async def _run(self, script: str, node: str, **fixed: Value) -> list[Any]:
-        names = [keys.of_node(key, node) for key in self._server.operations[script].keys]
-        return await self._server.run(self._server.call(script, names, fixed))
+    async def _run(self, operation: str, node: str, **fixed: Value) -> list[Any]:
+        names = [keys.of_node(key, node) for key in self._server.operations[operation].keys]
+        return await self._server.run(self._server.write_call(operation, names, fixed))

@@ -1,6 +1,6 @@
 """The records of nodes and JIDs in Redis: nodes with their configuration, creators and affiliations, and presence.
 
-Each step is one idempotent script or command. Their order leaves at most a name without a node after a crash, which every
+Each step is one idempotent operation or command. Their order leaves at most a name without a node after a crash, which every
 reader skips. Must not know how partitions work.
 """
 
@@ -97,7 +97,9 @@ class NodeStore:
         """Check that this version can use the store, and with `begin` start one where there is none; raises OtherFormat."""
         if begin:
             names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
-            _code, found = await self._server.run(self._server.call("check_format", names, {"format": keys.FORMAT}))
+            _code, found = await self._server.run(
+                self._server.write_call("check_format", names, {"format": keys.FORMAT})
+            )
         else:
             # Commands of a user who may only read.
             found = keys.format_found(*await self._server.commands(keys.format_question()))
@@ -154,7 +156,7 @@ class NodeStore:
         for first in range(0, len(partitions), LISTED):
             some = partitions[first : first + LISTED]
             calls = [
-                self._server.call(
+                self._server.write_call(
                     "stats",
                     keys.all_of_partition(names, each),
                     {"now": "", "revision": ""},
@@ -306,7 +308,7 @@ class NodeStore:
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         names = self._server.operations["open_partition"].keys
         calls = [
-            self._server.call("open_partition", [keys.of_partition(name, each) for name in names], fixed, rows)
+            self._server.write_call("open_partition", [keys.of_partition(name, each) for name in names], fixed, rows)
             for each in chosen
         ]
         replies = await self._server.run_all(calls)
@@ -323,7 +325,7 @@ class NodeStore:
 
         A partition gets its revision from the record, and the record's only rises. A record with a lower one has lost changes
         (guarantee 1 allows a second), and no cached record is the truth either: this makes the record newer than all of its
-        partitions, which then follow it. The script compares when it runs, so a late call with an old record changes
+        partitions, which then follow it. The operation compares when it runs, so a late call with an old record changes
         nothing, and of two frontends that do this at once the second finds it done.
         """
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": revision}
@@ -337,7 +339,7 @@ class NodeStore:
         scan = b"0"
         while True:
             fixed: dict[str, Value] = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
-            _code, scan, part = await self._server.run(self._server.call("delete_partition", names, fixed))
+            _code, scan, part = await self._server.run(self._server.write_call("delete_partition", names, fixed))
             jids.extend(Jid(jid.decode()) for jid in part)
             if scan == b"0":
                 return jids
@@ -433,7 +435,7 @@ class NodeStore:
         """
         fixed: dict[str, Value] = {"now": "", "node": node, "count": count, "most": most}
         names = [keys.of_jid(name, jid) for name in self._server.operations["count_partitions"].keys]
-        code, *found = await self._server.run(self._server.call("count_partitions", names, fixed))
+        code, *found = await self._server.run(self._server.write_call("count_partitions", names, fixed))
         if code == b"measure":
             # A node of an earlier version has not been counted, or one is gone or was not changed.
             entries = [(jid, member) for member in await self.created_nodes.members(jid)]
@@ -441,7 +443,7 @@ class NodeStore:
             records = await self.records([member for _jid, member in entries])
             counts = {node: count} | {record.name: record.config.partitions for record in records}
             rows: list[dict[str, Value]] = [{"node": name, "count": each} for name, each in counts.items()]
-            code, *found = await self._server.run(self._server.call("count_partitions", names, fixed, rows))
+            code, *found = await self._server.run(self._server.write_call("count_partitions", names, fixed, rows))
         return None if code == b"ok" else int(found[0])
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
@@ -468,7 +470,7 @@ class NodeStore:
             "most": jid_indexes.MOST_PER_JID,
         }
         names = [keys.of_jid(name, whose) for name in self._server.operations["track_presence"].keys]
-        reply = await self._server.run(self._server.call("track_presence", names, fixed))
+        reply = await self._server.run(self._server.write_call("track_presence", names, fixed))
         return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
 
     async def subscription_refs(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
@@ -511,7 +513,7 @@ class NodeStore:
 
     def _call(self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None) -> Line:
         names = [keys.of_node(key, node) for key in self._server.operations[name].keys]
-        return self._server.call(name, names, fixed, rows or [])
+        return self._server.write_call(name, names, fixed, rows or [])
 
 
 def _count_entries(creator: Jid, node: str) -> list[Entry]:

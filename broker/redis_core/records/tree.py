@@ -156,7 +156,7 @@ class Tree:
                 "most": parent.config.children_max,
             }
             names = [keys.of_node(name, parent.name) for name in self._server.operations["add_child"].keys]
-            code = (await self._server.run(self._server.call("add_child", names, fixed)))[0]
+            code = (await self._server.run(self._server.write_call("add_child", names, fixed)))[0]
             if code == b"ok":
                 return None
             if code == b"stale":

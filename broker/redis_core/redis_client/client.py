@@ -1,6 +1,6 @@
-"""The core's client for Redis: runs scripts and a few plain commands, each sent once, and names their faults.
+"""The core's client for Redis: runs operations and a few plain commands, each sent once, and names their faults.
 
-Hides whether Redis is one server, a cluster or a master that sentinels watch. Must not know what any script means.
+Hides whether Redis is one server, a cluster or a master that sentinels watch. Must not know what any operation means.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 import structlog
 
-from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect, Problem
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
@@ -53,7 +53,7 @@ class Link(Protocol):
 
 
 class Server:
-    """Redis as the core sees it: scripts and a few plain commands; safe to share between tasks of one loop."""
+    """Redis as the core sees it: operations and a few plain commands; safe to share between tasks of one loop."""
 
     def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
         """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is their library's name."""
@@ -78,7 +78,7 @@ class Server:
         """How often a master came back, or another one in its place: it may have lost what was written last."""
         return self._link.returns
 
-    def call(
+    def write_call(
         self,
         name: str,
         keys: Sequence[str],
@@ -88,20 +88,20 @@ class Server:
     ) -> Line:
         """Write the call of an operation: named values in the order of its header, with those of `shared` that it names.
 
-        A wrong or missing name is a KeyError or ScriptDefect.
+        A wrong or missing name is a KeyError or OperationDefect.
         """
         found = self.operations[name]
         given = {**shared, **fixed} if shared else fixed
         values = list(map(given.__getitem__, found.arguments))
         if not fixed.keys() <= set(found.arguments):
             msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
-            raise ScriptDefect(msg)
+            raise OperationDefect(msg)
         for row in rows:
             values.extend(map(row.__getitem__, found.columns))
         return (CALL, name, len(keys), *keys, *values)
 
     async def run(self, call: Line) -> list[Any]:
-        """Run one script; raises CoreUnavailable or ScriptDefect."""
+        """Make one call of an operation; raises CoreUnavailable or OperationDefect."""
         reply: list[Any] | Exception = (await self.run_all([call]))[0]
         if isinstance(reply, Exception):
             try:
@@ -112,7 +112,7 @@ class Server:
         return reply
 
     async def run_all(self, calls: Sequence[Line]) -> list[Any]:
-        """Run scripts in one round trip, in order within each slot; a failed one has its fault among the replies.
+        """Make calls in one round trip, in order within each slot; a failed one has its fault among the replies.
 
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
         """
@@ -209,7 +209,7 @@ def _read(line: Line, reply: Any) -> Any:
     if not isinstance(reply, Exception):
         return reply
     named = _fault_of(line, reply)
-    if not isinstance(named, ScriptDefect):
+    if not isinstance(named, OperationDefect):
         raise named from reply
     log.warning("a key cannot be read", error=str(named))
     return None
@@ -218,7 +218,7 @@ def _read(line: Line, reply: Any) -> Any:
 def _fault_of(line: Line, reply: Exception) -> Exception:
     """Name the fault of one command. If its arguments or its key are wrong, the text has its name and key."""
     named = fault(reply)
-    return ScriptDefect(f"{named} ({' '.join(map(str, line[:2]))})") if isinstance(named, ScriptDefect) else named
+    return OperationDefect(f"{named} ({' '.join(map(str, line[:2]))})") if isinstance(named, OperationDefect) else named
 
 
 def _link(url: str, timeout: float, packages: Packages) -> Link:

@@ -5,7 +5,7 @@ A retry twice a second would otherwise fill the log. A defect of this program ha
 
 import structlog
 
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect
 
 log = structlog.get_logger()
 
@@ -23,7 +23,7 @@ class FailureLog:
         """Note a failure, and log it if its reason is new."""
         reason = str(error) or type(error).__name__
         if reason != self.reason:
-            if isinstance(error, str | CoreUnavailable | ScriptDefect):
+            if isinstance(error, str | CoreUnavailable | OperationDefect):
                 log.warning(self._event, error=reason)
             else:
                 log.error(self._event, error=reason, exc_info=error)

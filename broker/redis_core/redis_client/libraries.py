@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from broker import keys
-from broker.model.problems import Forbidden, ScriptDefect
+from broker.model.problems import Forbidden, OperationDefect
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.packages import library_field
 from broker.scripts.packaging import DIGEST, FAMILY
@@ -38,7 +38,7 @@ class Libraries:
         self._next = time.monotonic() + _EVERY_SECONDS
         try:
             await self._tidy()
-        except (Forbidden, ScriptDefect):
+        except (Forbidden, OperationDefect):
             # The user may not use functions, or another frontend has dropped one just now: the next call does the rest.
             return
 

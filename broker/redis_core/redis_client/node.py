@@ -27,7 +27,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from broker.address import Address
-from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, Forbidden, OperationDefect, Problem
 from broker.redis_core.redis_client.connections import Connections, Greet, Line, split_name
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.packages import (
@@ -107,7 +107,7 @@ class Unloaded(Unsent):
 
 
 def fault(error: Exception, named: str = SINGLE) -> Exception:
-    """Convert an error: the named Redis or sentinel is away, out of memory, forbids the command, or the script has a defect."""
+    """Convert an error: the named Redis or sentinel is away, out of memory, forbids the command, or an operation is defective."""
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
         return _describe_unreached(error, named)
     # redis-py strips the code from the errors that it knows.
@@ -120,7 +120,7 @@ def fault(error: Exception, named: str = SINGLE) -> Exception:
         return CoreUnavailable(f"Redis cannot serve now: {code} {str(error).removeprefix(code)[:_TOLD].strip()}")
     if isinstance(error, RedisError):
         # Redis names file and line as the script's sha and a line of the expanded text.
-        return ScriptDefect(str(error)[:_TOLD])
+        return OperationDefect(str(error)[:_TOLD])
     return error
 
 

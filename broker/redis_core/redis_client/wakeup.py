@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from broker import keys
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, OperationDefect
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
 
@@ -61,7 +61,7 @@ class Wakeups:
         try:
             # Nobody reads the list of a process that has ended.
             await self._server.commands([*sent, *(("EXPIRE", name, _KEPT_SECONDS) for name in names)])
-        except (CoreUnavailable, ScriptDefect) as error:
+        except (CoreUnavailable, OperationDefect) as error:
             self._failures.report(error)
         else:
             self._failures.note_success()
@@ -78,6 +78,6 @@ class Wakeups:
                         subid, _, partition = text.decode().partition(" ")
                         wake(Partition.parse(partition), subid)
                 self._failures.note_success()
-            except (CoreUnavailable, ScriptDefect, ValueError) as error:
+            except (CoreUnavailable, OperationDefect, ValueError) as error:
                 self._failures.report(error)
                 await asyncio.sleep(_PAUSE_SECONDS)

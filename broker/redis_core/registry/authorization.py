@@ -1,6 +1,6 @@
 """Authorization: who may do what with a node (P3, P5, P6, P7), decided by the node's record. Pure; must not know items or locks.
 
-The record may be a cached one: the script that follows checks its revision and refuses to act on an old one.
+The record may be a cached one: the operation that follows checks its revision and refuses to act on an old one.
 """
 
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ def is_for_lease(command: object, record: NodeRecord) -> bool:
 
 
 def cancelling(_command: object, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
-    """Allow everybody, in a queue: the script knows the item's publisher."""
+    """Allow everybody, in a queue: the operation knows the item's publisher."""
     return None if record.config.queueing else _NEVER_CANCELLED
 
 

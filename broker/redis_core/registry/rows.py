@@ -25,16 +25,16 @@ from broker.model.results import (
 )
 from broker.redis_core.commands import admin_parts, collections, dependency_parts, internal, outbox, schedule_parts
 from broker.redis_core.commands.internal import AnyCommand, Outcome
-from broker.redis_core.operations import admin as admin_scripts
-from broker.redis_core.operations import collections as collection_scripts
-from broker.redis_core.operations import dependencies as dependency_scripts
-from broker.redis_core.operations import items as item_scripts
-from broker.redis_core.operations import log as log_scripts
-from broker.redis_core.operations import maintenance as maintenance_scripts
-from broker.redis_core.operations import outbox as outbox_scripts
-from broker.redis_core.operations import ownership as ownership_scripts
-from broker.redis_core.operations import schedules as schedule_scripts
-from broker.redis_core.operations import subscriptions as subscription_scripts
+from broker.redis_core.operations import admin as admin_calls
+from broker.redis_core.operations import collections as collection_calls
+from broker.redis_core.operations import dependencies as dependency_calls
+from broker.redis_core.operations import items as item_calls
+from broker.redis_core.operations import log as log_calls
+from broker.redis_core.operations import maintenance as maintenance_calls
+from broker.redis_core.operations import outbox as outbox_calls
+from broker.redis_core.operations import ownership as ownership_calls
+from broker.redis_core.operations import schedules as schedule_calls
+from broker.redis_core.operations import subscriptions as subscription_calls
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
@@ -125,7 +125,7 @@ def of_batch(command: items.RetractBatch, count: int) -> int:
 
 
 def check_one_partition(command: items.RetractBatch, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
-    """Refuse a batch whose items may be in several partitions: no script could retract all of them or none."""
+    """Refuse a batch whose items may be in several partitions: no operation could retract all of them or none."""
     places = {of_item(each, record.config.partitions) for each in command.items}
     return _SEVERAL if len(places) > 1 else None
 
@@ -145,11 +145,11 @@ def raise_unplaced(command: object, _count: int) -> Place:
 class Row:
     """Everything about one command."""
 
-    script: Call | None = None
-    """The script call in one partition; commands whose call has a `row` share script calls with others of their kind."""
+    call: Call | None = None
+    """How it calls its operation in one partition; with a `row`, it shares calls with others of its kind."""
 
     handler: str = ""
-    """The handler of a command that needs more than its script, by its name among the core's handlers."""
+    """The handler of a command that needs more than its operation, by its name among the core's handlers."""
 
     handled: Callable[[Any], object] | None = None
     """Whether a command needs the handler; each does, if there is nothing here."""
@@ -188,7 +188,7 @@ class Row:
 ROWS: Final[Mapping[type, Row]] = {
     # Items.
     items.Publish: Row(
-        script=item_scripts.publish,
+        call=item_calls.publish,
         handler="dependencies.publish",
         handled=attrgetter("hints.after.parents"),
         judge=may.publishing,
@@ -197,7 +197,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_publish,
     ),
     items.Retract: Row(
-        script=item_scripts.retract,
+        call=item_calls.retract,
         handler="receiving.acknowledge",
         handled=attrgetter("next"),
         judge=may.anybody,
@@ -207,7 +207,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_retract,
     ),
     items.Complete: Row(
-        script=item_scripts.complete,
+        call=item_calls.complete,
         handler="receiving.acknowledge",
         handled=attrgetter("next"),
         judge=may.completing,
@@ -217,7 +217,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_retract,
     ),
     items.ReadOutcome: Row(
-        script=item_scripts.read_outcome,
+        call=item_calls.read_outcome,
         handler="receiving.outcome",
         waits=True,
         judge=may.anybody,
@@ -226,7 +226,7 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.ended,
     ),
     items.RetractBatch: Row(
-        script=item_scripts.retract_batch,
+        call=item_calls.retract_batch,
         judge=check_one_partition,
         leaf_only=may.NO_RETRACT,
         place=of_batch,
@@ -234,7 +234,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_retract,
     ),
     items.Cancel: Row(
-        script=item_scripts.cancel,
+        call=item_calls.cancel,
         judge=may.cancelling,
         leaf_only=may.NO_ITEMS,
         place=of_item,
@@ -242,33 +242,31 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_cancel,
     ),
     items.Unlock: Row(
-        script=item_scripts.unlock,
+        call=item_calls.unlock,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
         place=of_item,
         searched=True,
         metric=_metric_of_unlock,
     ),
-    items.Renew: Row(
-        script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True
-    ),
+    items.Renew: Row(call=item_calls.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True),
     items.Locks: Row(
-        script=subscription_scripts.list_locks,
+        call=subscription_calls.list_locks,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
         place=Place.ALL,
         merge=merge.held,
     ),
     items.Browse: Row(
-        script=item_scripts.browse,
+        call=item_calls.browse,
         handler="browse",
         judge=may.reading,
         leaf_only=may.NO_BROWSE,
         place=Place.ALL,
         merge=merge.browsed,
     ),
-    items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_metric_of_bounce),
-    items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
+    items.Bounce: Row(call=item_calls.bounce, judge=may.delivered, place=of_delivery, metric=_metric_of_bounce),
+    items.Confirm: Row(call=item_calls.confirm, judge=may.delivered, place=of_delivery),
     items.Receive: Row(handler="receiving.receive", waits=True),
     items.PrepareMessage: Row(handler="exactly_once.prepare"),
     items.Deliver: Row(handler="exactly_once.deliver"),
@@ -276,22 +274,22 @@ ROWS: Final[Mapping[type, Row]] = {
     items.Redeem: Row(handler="exactly_once.redeem", metric=_metric_of_redemption),
     # Subscriptions.
     subscriptions.Subscribe: Row(
-        script=subscription_scripts.subscribe,
+        call=subscription_calls.subscribe,
         handler="subscribe",
         judge=may.subscribing,
         place=Place.SUBSCRIPTION,
     ),
     subscriptions.SetSubscriptionOptions: Row(
-        script=subscription_scripts.set_options, judge=may.setting_options, place=Place.SUBSCRIPTION
+        call=subscription_calls.set_options, judge=may.setting_options, place=Place.SUBSCRIPTION
     ),
     subscriptions.Options: Row(
-        script=subscription_scripts.get_subscription,
+        call=subscription_calls.get_subscription,
         handler="options",
         judge=may.own,
         place=FIRST_PARTITION,
     ),
     subscriptions.Unsubscribe: Row(
-        script=subscription_scripts.unsubscribe,
+        call=subscription_calls.unsubscribe,
         handler="unsubscribe",
         judge=may.own,
         place=Place.DEPARTURE,
@@ -309,10 +307,10 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.SendPending: Row(handler="approvals.send", judge=may.owners),
     subscriptions.Affiliate: Row(handler="nodes.affiliate", judge=may.owners),
     # Logs.
-    log.Commit: Row(script=log_scripts.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
-    log.Read: Row(script=log_scripts.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
-    log.Bind: Row(script=log_scripts.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, place=named_partition),
-    log.Unbind: Row(script=log_scripts.release_reader, judge=may.anybody, place=named_partition),
+    log.Commit: Row(call=log_calls.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
+    log.Read: Row(call=log_calls.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
+    log.Bind: Row(call=log_calls.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, place=named_partition),
+    log.Unbind: Row(call=log_calls.release_reader, judge=may.anybody, place=named_partition),
     log.Partitions: Row(
         place=Place.ALL,
         part=lambda command, number: internal.LogExtent(command.node, command.sender, number),
@@ -324,14 +322,14 @@ ROWS: Final[Mapping[type, Row]] = {
     nodes.Describe: Row(handler="nodes.describe", judge=may.describing),
     nodes.Delete: Row(handler="nodes.delete", judge=may.owners),
     nodes.Purge: Row(
-        script=maintenance_scripts.purge,
+        call=maintenance_calls.purge,
         handler="nodes.purge",
         judge=may.owners,
         leaf_only=may.NO_PURGE,
         place=Place.ALL,
         merge=merge.purged,
     ),
-    nodes.Stats: Row(script=maintenance_scripts.stats, judge=may.reading, place=Place.ALL, merge=merge.counted),
+    nodes.Stats: Row(call=maintenance_calls.stats, judge=may.reading, place=Place.ALL, merge=merge.counted),
     nodes.Associate: Row(handler="nodes.placement.associate"),
     nodes.Dissociate: Row(handler="nodes.placement.dissociate"),
     nodes.Children: Row(handler="listing.children", judge=may.reading),
@@ -343,7 +341,7 @@ ROWS: Final[Mapping[type, Row]] = {
     schedules.RemoveSchedule: Row(handler="schedules.remove", judge=may.owners),
     # Administration.
     admin.Release: Row(
-        script=admin_scripts.force_release,
+        call=admin_calls.force_release,
         handler="nodes.release",
         judge=may.owners,
         place=Place.ALL,
@@ -360,68 +358,66 @@ ROWS: Final[Mapping[type, Row]] = {
     admin.SetQuota: Row(handler="quotas.set"),
     # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
-        script=ownership_scripts.acquire_partition,
+        call=ownership_calls.acquire_partition,
         judge=may.attaching,
         leaf_only=may.NO_ITEMS,
         place=named_partition,
     ),
-    internal.LogExtent: Row(script=log_scripts.log_extent, judge=may.reading),
+    internal.LogExtent: Row(call=log_calls.log_extent, judge=may.reading),
     internal.ReceiveNow: Row(place=Place.RECEIVER, part=lambda command, _number: command.from_only_partition()),
-    internal.ReceiveFrom: Row(script=subscription_scripts.receive, judge=may.receiving),
-    internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
+    internal.ReceiveFrom: Row(call=subscription_calls.receive, judge=may.receiving),
+    internal.SubscribeLog: Row(call=log_calls.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     dependency_parts.PublishDependent: Row(
-        script=dependency_scripts.publish_dependent,
+        call=dependency_calls.publish_dependent,
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         place=of_publish,
     ),
-    admin_parts.InspectPartition: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named_partition),
+    admin_parts.InspectPartition: Row(call=admin_calls.inspect_items, judge=may.owners, place=named_partition),
     admin_parts.MoveFromPartition: Row(
-        script=admin_scripts.move_items, judge=may.owners, place=named_partition, hands_out=True
+        call=admin_calls.move_items, judge=may.owners, place=named_partition, hands_out=True
     ),
     # Internal commands.
-    outbox.ReadOutbox: Row(script=outbox_scripts.read_outbox, internal=True, place=named_partition),
-    outbox.EndEntry: Row(script=outbox_scripts.end_entries, internal=True, place=named_partition),
+    outbox.ReadOutbox: Row(call=outbox_calls.read_outbox, internal=True, place=named_partition),
+    outbox.EndEntry: Row(call=outbox_calls.end_entries, internal=True, place=named_partition),
     outbox.AcceptEntry: Row(
-        script=outbox_scripts.accept_entry, internal=True, leaf_only=may.NO_ADMIT, place=named_partition
+        call=outbox_calls.accept_entry, internal=True, leaf_only=may.NO_ADMIT, place=named_partition
     ),
-    outbox.ExpireTicket: Row(script=outbox_scripts.expire_tickets, internal=True, place=named_partition),
-    schedule_parts.ReadSchedules: Row(script=schedule_scripts.read_schedules, internal=True, place=FIRST_PARTITION),
-    schedule_parts.StoreSchedule: Row(script=schedule_scripts.store_schedule, internal=True, place=FIRST_PARTITION),
+    outbox.ExpireTicket: Row(call=outbox_calls.expire_tickets, internal=True, place=named_partition),
+    schedule_parts.ReadSchedules: Row(call=schedule_calls.read_schedules, internal=True, place=FIRST_PARTITION),
+    schedule_parts.StoreSchedule: Row(call=schedule_calls.store_schedule, internal=True, place=FIRST_PARTITION),
     dependency_parts.AwaitEnd: Row(
-        script=dependency_scripts.await_end,
+        call=dependency_calls.await_end,
         internal=True,
         leaf_only=may.NO_ITEMS,
         place=of_awaited,
         merge=merge.awaited,
     ),
-    dependency_parts.NoteParent: Row(script=dependency_scripts.note_parents, internal=True, place=named_partition),
-    internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named_partition),
-    internal.Leave: Row(
-        script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.unsubscribed
-    ),
-    internal.PassOn: Row(script=subscription_scripts.pass_on, internal=True, place=named_partition),
-    internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named_partition),
-    internal.RenewPartition: Row(script=ownership_scripts.renew_ownership, internal=True, place=named_partition),
-    internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named_partition, hands_out=True),
-    internal.TakeOver: Row(script=maintenance_scripts.take_over, internal=True, place=named_partition),
-    internal.ScanSubscribers: Row(script=maintenance_scripts.list_subscribers, internal=True, place=named_partition),
-    collections.Turn: Row(script=collection_scripts.turn, internal=True),
+    dependency_parts.NoteParent: Row(call=dependency_calls.note_parents, internal=True, place=named_partition),
+    internal.FindItem: Row(call=item_calls.find_item, internal=True, place=named_partition),
+    internal.Leave: Row(call=subscription_calls.leave, internal=True, place=Place.DEPARTURE, merge=merge.unsubscribed),
+    internal.PassOn: Row(call=subscription_calls.pass_on, internal=True, place=named_partition),
+    internal.ReleasePartition: Row(call=ownership_calls.release_partition, internal=True, place=named_partition),
+    internal.RenewPartition: Row(call=ownership_calls.renew_ownership, internal=True, place=named_partition),
+    internal.Sweep: Row(call=maintenance_calls.sweep, internal=True, place=named_partition, hands_out=True),
+    internal.TakeOver: Row(call=maintenance_calls.take_over, internal=True, place=named_partition),
+    internal.ScanSubscribers: Row(call=maintenance_calls.list_subscribers, internal=True, place=named_partition),
+    collections.Turn: Row(call=collection_calls.turn, internal=True),
     collections.ReceiveByReference: Row(
-        script=collection_scripts.receive_by_reference, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
+        call=collection_calls.receive_by_reference, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
     ),
     collections.CheckReferences: Row(
-        script=collection_scripts.check_references, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
+        call=collection_calls.check_references, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
     ),
-    collections.ListReferences: Row(script=collection_scripts.list_references, internal=True),
+    collections.ListReferences: Row(call=collection_calls.list_references, internal=True),
 }
 """The row of each command."""
 
 UNKNOWN: Final = Row()
 """The row of a command without one: nobody may give it."""
 
-CALLS: Final[Mapping[type, Call]] = {kind: row.script for kind, row in ROWS.items() if row.script}
-"""The script calls of commands."""
+CALLS: Final[Mapping[type, Call]] = {kind: row.call for kind, row in ROWS.items() if row.call}
+"""How each kind of command calls its operation."""
 
 
 def place(command: AnyCommand, count: int) -> int | Place:
@@ -433,7 +429,7 @@ def place(command: AnyCommand, count: int) -> int | Place:
 
 
 def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
-    """Return why a command's sender may not give it; None lets it pass on to its script."""
+    """Return why a command's sender may not give it; None lets it pass on to its operation."""
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None

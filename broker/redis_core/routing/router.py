@@ -78,7 +78,7 @@ class MakePipeline(Protocol):
 class RoutingContext:
     """What all routers of a core share.
 
-    `tasks` run work that takes more than one script. Collections are found in `tree`, and other nodes asked through their
+    `tasks` run work that takes more than one operation. Collections are found in `tree`, and other nodes asked through their
     `routers`. `subscribed` tells whether a JID is subscribed to a node.
     """
 

@@ -1,6 +1,6 @@
 """Receives that wait: for a pull subscription until items come, and for the end of an item.
 
-A partition keeps who waits, and the script by which an item may go out names who has waited longest; the process that ran it
+A partition keeps who waits, and the operation by which an item may go out names who has waited longest; the process that ran it
 wakes that one. A wake-up may be lost with a process, so each looks again after a while. Must not know how items are locked.
 """
 

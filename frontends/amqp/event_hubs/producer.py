@@ -104,7 +104,7 @@ class HubProducer(Producer):
                 return result
 
     async def _publish_some(self, commands: list[Publish]) -> Result:
-        """Publish some events, which may go in one script call; returns a refusal if there is one."""
+        """Publish some events, which may go in one call; returns a refusal if there is one."""
         results: list[Result] = []
         done = asyncio.Event()
 

@@ -15,7 +15,7 @@ from frontends.rest.queues import requests
 from frontends.rest.queues.requests import NewMessage
 
 MOST: Final = 200
-"""The most messages of a batch: as many as one script call takes."""
+"""The most messages of a batch: as many as one call takes."""
 
 _FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *requests.HINTS})
 _PART_HEADER_BYTES: Final = 8_192

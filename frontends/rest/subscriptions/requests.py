@@ -40,7 +40,7 @@ LEASE_MOST: Final = 86_400
 WAIT_MOST: Final = 60
 REASON_LONGEST: Final = 200
 TOGETHER: Final = 200
-"""The most messages to acknowledge together, and to receive with that: as many as one script call takes."""
+"""The most messages to acknowledge together, and to receive with that: as many as one call takes."""
 
 _NUMBERS: Final = frozenset({"delay", "lease", "prefetch", "seconds"})
 _DIGITS: Final = 9

@@ -54,7 +54,7 @@ class Outcomes:
 
 
 def order(batch: BatchRequest) -> list[int]:
-    """Return the numbers of the rows with those of one kind together, which then share a script call."""
+    """Return the numbers of the rows with those of one kind together, which then share a call."""
     return sorted(range(len(batch.rows)), key=lambda number: type(batch.rows[number][1]).__name__)
 
 

@@ -22,7 +22,7 @@ SHOWN_MOST: Final = 1_000
 """The most subscriptions in one page."""
 
 CHANGES_MOST: Final = 500
-"""The most subscriptions in one change: each takes several script calls."""
+"""The most subscriptions in one change: each takes several calls."""
 
 _SUBSCRIPTION: Final = f"{{{ns.PUBSUB_OWNER}}}subscription"
 _STATES: Final = frozenset({*(str(state.value) for state in State), "unconfigured"})

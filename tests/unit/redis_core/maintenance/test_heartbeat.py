@@ -35,7 +35,7 @@ class Heart:
         self.returns = 0
         self.operations = {"heartbeat": operation(lua_directory(), "heartbeat")}
 
-    def call(self, _name: str, _keys: list[str], fixed: dict[str, Any], rows: Any) -> Any:
+    def write_call(self, _name: str, _keys: list[str], fixed: dict[str, Any], rows: Any) -> Any:
         """Record the reports."""
         self.beats.append(list(rows))
         self.told.append(fixed["sent_until"])

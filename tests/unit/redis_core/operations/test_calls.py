@@ -15,7 +15,7 @@ from broker.model.items.qos import Qos, Sending, Stage
 from broker.model.names import Jid, Partition
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.options import NodeConfig
-from broker.model.problems import Problem, ScriptDefect
+from broker.model.problems import OperationDefect, Problem
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.commands.admin_parts import InspectPartition, MoveFromPartition
 from broker.redis_core.commands.collections import (
@@ -48,8 +48,8 @@ from broker.redis_core.commands.schedule_parts import ReadSchedules, StoreSchedu
 from broker.redis_core.operations.operation import (
     LeaseOver,
     LockOver,
+    OperationReply,
     ReferencesFreed,
-    ScriptReply,
     SubscriptionOver,
     ToCount,
     TurnDue,
@@ -128,7 +128,7 @@ def test_samples_are_all() -> None:
 def test_arguments(sample: Any) -> None:
     """Fixed arguments and columns are those of the header, no more and no fewer, and of types that Redis takes."""
     call = CALLS[type(sample)]
-    found = operation(lua_directory(), call.script)
+    found = operation(lua_directory(), call.operation)
     fixed = call.fixed(sample, RECORD)
     # What comes from elsewhere has windows of its own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED
@@ -149,12 +149,12 @@ def test_results() -> None:
     for word in ("item-not-found", "forbidden", "locked-by-another", "lock-lost"):
         result = retract(None, [word.encode()], RECORD)
         assert isinstance(result, Refused) and result.problem is Problem(word) and result.detail
-    with pytest.raises(ScriptDefect):
+    with pytest.raises(OperationDefect):
         refuse(b"nonsense")
 
 
-def _read(*reply: Any) -> ScriptReply:
-    read = ScriptReply.read([b"ok", *reply], RECORD.partition(0), RECORD.config)
+def _read(*reply: Any) -> OperationReply:
+    read = OperationReply.read([b"ok", *reply], RECORD.partition(0), RECORD.config)
     assert read is not None
     return read
 
@@ -163,7 +163,7 @@ def test_reply() -> None:
     """Every partition script answers in one shape."""
     read = _read([1], [], [], 1, 7, 1, 9)
     assert (read.rows, read.outbox_due, read.due_ms, read.more, read.token) == ([1], True, 7, True, 9)
-    assert ScriptReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
+    assert OperationReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
     assert _read(None, None, None, None, 0, 0, 9) == _read([], [], [], 0, 0, 0, 9)
     assert [split_reply(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
 
@@ -202,7 +202,7 @@ def test_what_a_script_tells() -> None:
         [b"perished", 2],
     ]
     ended = LockEnded(partition.node, ME, "i", 5)
-    assert _read([], [], told, None, 0, 0, 9) == ScriptReply(
+    assert _read([], [], told, None, 0, 0, 9) == OperationReply(
         [],
         (),
         (

@@ -35,7 +35,7 @@ def test_is_total() -> None:
 
 def test_each_is_carried_out() -> None:
     """Each command has a script, a handler, or parts that have; the core finds the handler of each row that has one."""
-    assert all(row.script or row.handler or row.part for row in ROWS.values())
+    assert all(row.call or row.handler or row.part for row in ROWS.values())
     core = RedisCore(Settings.model_validate({"xmpp_domain": "q.x", "xmpp_secret": "s"}), None)
     assert core._work.keys() == {kind for kind, row in ROWS.items() if row.handler}
 
@@ -45,7 +45,7 @@ def test_each_is_judged() -> None:
     assert {kind for kind, row in ROWS.items() if row.internal} == set(get_args(Internal))
     unjudged = {kind for kind, row in ROWS.items() if row.judge is may.nobody and not row.internal}
     # Parts are authorized one by one, and handlers of commands on several nodes decide by something else.
-    assert all(ROWS[kind].script is None and (ROWS[kind].handler or ROWS[kind].part) for kind in unjudged)
+    assert all(ROWS[kind].call is None and (ROWS[kind].handler or ROWS[kind].part) for kind in unjudged)
 
 
 def test_several_answers_become_one() -> None:
@@ -55,7 +55,7 @@ def test_several_answers_become_one() -> None:
 
 def test_default_is_refused() -> None:
     """An empty row allows nobody and has no partition; a command without a row is refused."""
-    assert Row().judge is may.nobody and Row().place is raise_unplaced and Row().script is None
+    assert Row().judge is may.nobody and Row().place is raise_unplaced and Row().call is None
     owner = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
     refused = refusal(Forgotten("n", Jid("me@x/1")), owner)  # type: ignore[arg-type]
     assert refused is not None and refused.problem is Problem.FORBIDDEN
