@@ -16,8 +16,8 @@ FIRST_PARTITION = 0
 _MADE = re.compile(r"([0-9]{1,4})-[0-9]+-[0-9]+", re.ASCII)
 
 
-class Place(Enum):
-    """Where a command goes that is not for one known partition."""
+class PartitionChoice(Enum):
+    """Which partitions a command goes to that is not for one known partition."""
 
     ANY = auto()
     """Any one partition, in rotation."""

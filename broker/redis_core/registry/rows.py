@@ -40,7 +40,7 @@ from broker.redis_core.registry import authorization as may
 from broker.redis_core.registry import merge
 from broker.redis_core.registry.partitioner import (
     FIRST_PARTITION,
-    Place,
+    PartitionChoice,
     choose_by_hash,
     partition_of_id,
     partition_of_made_id,
@@ -94,13 +94,13 @@ def named_partition(command: NamesPartition, _count: int) -> int:
     return command.partition
 
 
-def of_publish(command: items.Publish, count: int) -> int | Place:
+def of_publish(command: items.Publish, count: int) -> int | PartitionChoice:
     """Return the partition of a publish: the one named, else by the group key, else by the id (E6, E8, E14)."""
     if command.partition is not None:
         return command.partition
     if command.key:
         return choose_by_hash(command.key, count)
-    return partition_of_id(command.item_id, count) if command.item_id else Place.ANY
+    return partition_of_id(command.item_id, count) if command.item_id else PartitionChoice.ANY
 
 
 def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, count: int) -> int:
@@ -108,13 +108,13 @@ def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, 
     return partition_of_id(command.item_id, count) if command.partition is None else command.partition
 
 
-def of_outcome(command: items.ReadOutcome | dependency_parts.AwaitEnd, count: int) -> int | Place:
+def of_outcome(command: items.ReadOutcome | dependency_parts.AwaitEnd, count: int) -> int | PartitionChoice:
     """Return the partition that keeps the end of an item: any, unless the id names one, since a key may have chosen it."""
     number = partition_of_made_id(command.item_id, count)
-    return Place.ALL if number is None else number
+    return PartitionChoice.ALL if number is None else number
 
 
-def of_awaited(command: dependency_parts.AwaitEnd, count: int) -> int | Place:
+def of_awaited(command: dependency_parts.AwaitEnd, count: int) -> int | PartitionChoice:
     """Return the partition of an item that another one waits for: the one named, else as of its end."""
     return of_outcome(command, count) if command.partition is None else command.partition
 
@@ -126,8 +126,8 @@ def of_batch(command: items.RetractBatch, count: int) -> int:
 
 def check_one_partition(command: items.RetractBatch, record: NodeRecord, _affiliation: Affiliation) -> Refused | None:
     """Refuse a batch whose items may be in several partitions: no operation could retract all of them or none."""
-    places = {of_item(each, record.config.partitions) for each in command.items}
-    return _SEVERAL if len(places) > 1 else None
+    partitions = {of_item(each, record.config.partitions) for each in command.items}
+    return _SEVERAL if len(partitions) > 1 else None
 
 
 def of_delivery(command: items.Bounce | items.Confirm, _count: int) -> int:
@@ -135,7 +135,7 @@ def of_delivery(command: items.Bounce | items.Confirm, _count: int) -> int:
     return command.partition.number
 
 
-def raise_unplaced(command: object, _count: int) -> Place:
+def raise_unaddressed(command: object, _count: int) -> PartitionChoice:
     """Raise TypeError: such a command is sent to a partition by its caller."""
     msg = f"{type(command).__name__} has no place in a node: whoever gives it names the partition"
     raise TypeError(msg)
@@ -166,11 +166,11 @@ class Row:
     leaf_only: Refused | None = None
     """The refusal for a collection, which has no items (H2)."""
 
-    place: Callable[[Any, int], int | Place] | Place | int = raise_unplaced
-    """Its partition, by the node's number of partitions."""
+    partition: Callable[[Any, int], int | PartitionChoice] | PartitionChoice | int = raise_unaddressed
+    """Its partition by the node's number of partitions, or the choice of several."""
 
     searched: bool = False
-    """Whether its item may be in another partition than its place."""
+    """Whether its item may be in another partition than this one."""
 
     part: Callable[[Any, int], Any] | None = None
     """The command for each partition, by number, if it is not the command itself."""
@@ -193,7 +193,7 @@ ROWS: Final[Mapping[type, Row]] = {
         handled=attrgetter("hints.after.parents"),
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
-        place=of_publish,
+        partition=of_publish,
         metric=_metric_of_publish,
     ),
     items.Retract: Row(
@@ -202,7 +202,7 @@ ROWS: Final[Mapping[type, Row]] = {
         handled=attrgetter("next"),
         judge=may.anybody,
         leaf_only=may.NO_RETRACT,
-        place=of_item,
+        partition=of_item,
         searched=True,
         metric=_metric_of_retract,
     ),
@@ -212,7 +212,7 @@ ROWS: Final[Mapping[type, Row]] = {
         handled=attrgetter("next"),
         judge=may.completing,
         leaf_only=may.NO_RETRACT,
-        place=of_item,
+        partition=of_item,
         searched=True,
         metric=_metric_of_retract,
     ),
@@ -222,14 +222,14 @@ ROWS: Final[Mapping[type, Row]] = {
         waits=True,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
-        place=of_outcome,
+        partition=of_outcome,
         merge=merge.ended,
     ),
     items.RetractBatch: Row(
         call=item_calls.retract_batch,
         judge=check_one_partition,
         leaf_only=may.NO_RETRACT,
-        place=of_batch,
+        partition=of_batch,
         hands_out=True,
         metric=_metric_of_retract,
     ),
@@ -237,7 +237,7 @@ ROWS: Final[Mapping[type, Row]] = {
         call=item_calls.cancel,
         judge=may.cancelling,
         leaf_only=may.NO_ITEMS,
-        place=of_item,
+        partition=of_item,
         searched=True,
         metric=_metric_of_cancel,
     ),
@@ -245,16 +245,18 @@ ROWS: Final[Mapping[type, Row]] = {
         call=item_calls.unlock,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
-        place=of_item,
+        partition=of_item,
         searched=True,
         metric=_metric_of_unlock,
     ),
-    items.Renew: Row(call=item_calls.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True),
+    items.Renew: Row(
+        call=item_calls.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, partition=of_item, searched=True
+    ),
     items.Locks: Row(
         call=subscription_calls.list_locks,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
-        place=Place.ALL,
+        partition=PartitionChoice.ALL,
         merge=merge.held,
     ),
     items.Browse: Row(
@@ -262,11 +264,11 @@ ROWS: Final[Mapping[type, Row]] = {
         handler="browse",
         judge=may.reading,
         leaf_only=may.NO_BROWSE,
-        place=Place.ALL,
+        partition=PartitionChoice.ALL,
         merge=merge.browsed,
     ),
-    items.Bounce: Row(call=item_calls.bounce, judge=may.delivered, place=of_delivery, metric=_metric_of_bounce),
-    items.Confirm: Row(call=item_calls.confirm, judge=may.delivered, place=of_delivery),
+    items.Bounce: Row(call=item_calls.bounce, judge=may.delivered, partition=of_delivery, metric=_metric_of_bounce),
+    items.Confirm: Row(call=item_calls.confirm, judge=may.delivered, partition=of_delivery),
     items.Receive: Row(handler="receiving.receive", waits=True),
     items.PrepareMessage: Row(handler="exactly_once.prepare"),
     items.Deliver: Row(handler="exactly_once.deliver"),
@@ -277,22 +279,22 @@ ROWS: Final[Mapping[type, Row]] = {
         call=subscription_calls.subscribe,
         handler="subscribe",
         judge=may.subscribing,
-        place=Place.SUBSCRIPTION,
+        partition=PartitionChoice.SUBSCRIPTION,
     ),
     subscriptions.SetSubscriptionOptions: Row(
-        call=subscription_calls.set_options, judge=may.setting_options, place=Place.SUBSCRIPTION
+        call=subscription_calls.set_options, judge=may.setting_options, partition=PartitionChoice.SUBSCRIPTION
     ),
     subscriptions.Options: Row(
         call=subscription_calls.get_subscription,
         handler="options",
         judge=may.own,
-        place=FIRST_PARTITION,
+        partition=FIRST_PARTITION,
     ),
     subscriptions.Unsubscribe: Row(
         call=subscription_calls.unsubscribe,
         handler="unsubscribe",
         judge=may.own,
-        place=Place.DEPARTURE,
+        partition=PartitionChoice.DEPARTURE,
         merge=merge.unsubscribed,
     ),
     subscriptions.RenewOwnership: Row(handler="owners.renew", judge=may.anybody),
@@ -307,12 +309,12 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.SendPending: Row(handler="approvals.send", judge=may.owners),
     subscriptions.Affiliate: Row(handler="nodes.affiliate", judge=may.owners),
     # Logs.
-    log.Commit: Row(call=log_calls.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
-    log.Read: Row(call=log_calls.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named_partition),
-    log.Bind: Row(call=log_calls.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, place=named_partition),
-    log.Unbind: Row(call=log_calls.release_reader, judge=may.anybody, place=named_partition),
+    log.Commit: Row(call=log_calls.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition),
+    log.Read: Row(call=log_calls.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition),
+    log.Bind: Row(call=log_calls.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, partition=named_partition),
+    log.Unbind: Row(call=log_calls.release_reader, judge=may.anybody, partition=named_partition),
     log.Partitions: Row(
-        place=Place.ALL,
+        partition=PartitionChoice.ALL,
         part=lambda command, number: internal.LogExtent(command.node, command.sender, number),
         merge=merge.extents,
     ),
@@ -326,10 +328,12 @@ ROWS: Final[Mapping[type, Row]] = {
         handler="nodes.purge",
         judge=may.owners,
         leaf_only=may.NO_PURGE,
-        place=Place.ALL,
+        partition=PartitionChoice.ALL,
         merge=merge.purged,
     ),
-    nodes.Stats: Row(call=maintenance_calls.stats, judge=may.reading, place=Place.ALL, merge=merge.counted),
+    nodes.Stats: Row(
+        call=maintenance_calls.stats, judge=may.reading, partition=PartitionChoice.ALL, merge=merge.counted
+    ),
     nodes.Associate: Row(handler="nodes.placement.associate"),
     nodes.Dissociate: Row(handler="nodes.placement.dissociate"),
     nodes.Children: Row(handler="listing.children", judge=may.reading),
@@ -344,7 +348,7 @@ ROWS: Final[Mapping[type, Row]] = {
         call=admin_calls.force_release,
         handler="nodes.release",
         judge=may.owners,
-        place=Place.ALL,
+        partition=PartitionChoice.ALL,
         merge=merge.released,
         hands_out=True,
     ),
@@ -361,47 +365,51 @@ ROWS: Final[Mapping[type, Row]] = {
         call=ownership_calls.acquire_partition,
         judge=may.attaching,
         leaf_only=may.NO_ITEMS,
-        place=named_partition,
+        partition=named_partition,
     ),
     internal.LogExtent: Row(call=log_calls.log_extent, judge=may.reading),
-    internal.ReceiveNow: Row(place=Place.RECEIVER, part=lambda command, _number: command.from_only_partition()),
+    internal.ReceiveNow: Row(
+        partition=PartitionChoice.RECEIVER, part=lambda command, _number: command.from_only_partition()
+    ),
     internal.ReceiveFrom: Row(call=subscription_calls.receive, judge=may.receiving),
     internal.SubscribeLog: Row(call=log_calls.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     dependency_parts.PublishDependent: Row(
         call=dependency_calls.publish_dependent,
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
-        place=of_publish,
+        partition=of_publish,
     ),
-    admin_parts.InspectPartition: Row(call=admin_calls.inspect_items, judge=may.owners, place=named_partition),
+    admin_parts.InspectPartition: Row(call=admin_calls.inspect_items, judge=may.owners, partition=named_partition),
     admin_parts.MoveFromPartition: Row(
-        call=admin_calls.move_items, judge=may.owners, place=named_partition, hands_out=True
+        call=admin_calls.move_items, judge=may.owners, partition=named_partition, hands_out=True
     ),
     # Internal commands.
-    outbox.ReadOutbox: Row(call=outbox_calls.read_outbox, internal=True, place=named_partition),
-    outbox.EndEntry: Row(call=outbox_calls.end_entries, internal=True, place=named_partition),
+    outbox.ReadOutbox: Row(call=outbox_calls.read_outbox, internal=True, partition=named_partition),
+    outbox.EndEntry: Row(call=outbox_calls.end_entries, internal=True, partition=named_partition),
     outbox.AcceptEntry: Row(
-        call=outbox_calls.accept_entry, internal=True, leaf_only=may.NO_ADMIT, place=named_partition
+        call=outbox_calls.accept_entry, internal=True, leaf_only=may.NO_ADMIT, partition=named_partition
     ),
-    outbox.ExpireTicket: Row(call=outbox_calls.expire_tickets, internal=True, place=named_partition),
-    schedule_parts.ReadSchedules: Row(call=schedule_calls.read_schedules, internal=True, place=FIRST_PARTITION),
-    schedule_parts.StoreSchedule: Row(call=schedule_calls.store_schedule, internal=True, place=FIRST_PARTITION),
+    outbox.ExpireTicket: Row(call=outbox_calls.expire_tickets, internal=True, partition=named_partition),
+    schedule_parts.ReadSchedules: Row(call=schedule_calls.read_schedules, internal=True, partition=FIRST_PARTITION),
+    schedule_parts.StoreSchedule: Row(call=schedule_calls.store_schedule, internal=True, partition=FIRST_PARTITION),
     dependency_parts.AwaitEnd: Row(
         call=dependency_calls.await_end,
         internal=True,
         leaf_only=may.NO_ITEMS,
-        place=of_awaited,
+        partition=of_awaited,
         merge=merge.awaited,
     ),
-    dependency_parts.NoteParent: Row(call=dependency_calls.note_parents, internal=True, place=named_partition),
-    internal.FindItem: Row(call=item_calls.find_item, internal=True, place=named_partition),
-    internal.Leave: Row(call=subscription_calls.leave, internal=True, place=Place.DEPARTURE, merge=merge.unsubscribed),
-    internal.PassOn: Row(call=subscription_calls.pass_on, internal=True, place=named_partition),
-    internal.ReleasePartition: Row(call=ownership_calls.release_partition, internal=True, place=named_partition),
-    internal.RenewPartition: Row(call=ownership_calls.renew_ownership, internal=True, place=named_partition),
-    internal.Sweep: Row(call=maintenance_calls.sweep, internal=True, place=named_partition, hands_out=True),
-    internal.TakeOver: Row(call=maintenance_calls.take_over, internal=True, place=named_partition),
-    internal.ScanSubscribers: Row(call=maintenance_calls.list_subscribers, internal=True, place=named_partition),
+    dependency_parts.NoteParent: Row(call=dependency_calls.note_parents, internal=True, partition=named_partition),
+    internal.FindItem: Row(call=item_calls.find_item, internal=True, partition=named_partition),
+    internal.Leave: Row(
+        call=subscription_calls.leave, internal=True, partition=PartitionChoice.DEPARTURE, merge=merge.unsubscribed
+    ),
+    internal.PassOn: Row(call=subscription_calls.pass_on, internal=True, partition=named_partition),
+    internal.ReleasePartition: Row(call=ownership_calls.release_partition, internal=True, partition=named_partition),
+    internal.RenewPartition: Row(call=ownership_calls.renew_ownership, internal=True, partition=named_partition),
+    internal.Sweep: Row(call=maintenance_calls.sweep, internal=True, partition=named_partition, hands_out=True),
+    internal.TakeOver: Row(call=maintenance_calls.take_over, internal=True, partition=named_partition),
+    internal.ScanSubscribers: Row(call=maintenance_calls.list_subscribers, internal=True, partition=named_partition),
     collections.Turn: Row(call=collection_calls.turn, internal=True),
     collections.ReceiveByReference: Row(
         call=collection_calls.receive_by_reference, internal=True, leaf_only=may.NO_ITEMS, hands_out=True
@@ -420,12 +428,12 @@ CALLS: Final[Mapping[type, Call]] = {kind: row.call for kind, row in ROWS.items(
 """How each kind of command calls its operation."""
 
 
-def place(command: AnyCommand, count: int) -> int | Place:
-    """Return the partition of a command, or the kind of place instead of one; raises TypeError for commands without a place."""
-    where = ROWS.get(type(command), UNKNOWN).place
+def choose_partition(command: AnyCommand, count: int) -> int | PartitionChoice:
+    """Return the partition of a command, or how several are chosen; raises TypeError for commands that its caller addresses."""
+    where = ROWS.get(type(command), UNKNOWN).partition
     if callable(where):
         where = where(command, count)
-    return Place.NOWHERE if isinstance(where, int) and where >= count else where
+    return PartitionChoice.NOWHERE if isinstance(where, int) and where >= count else where
 
 
 def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:

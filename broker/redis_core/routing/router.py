@@ -47,8 +47,8 @@ from broker.redis_core.ports import NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry import authorization as may
-from broker.redis_core.registry.partitioner import FIRST_PARTITION, Place
-from broker.redis_core.registry.rows import ROWS, merge_outcomes, place
+from broker.redis_core.registry.partitioner import FIRST_PARTITION, PartitionChoice
+from broker.redis_core.registry.rows import ROWS, choose_partition, merge_outcomes
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.routing.receiver import Receiver
 from broker.redis_core.subscriptions import log_readers
@@ -60,8 +60,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
-_NotOne = Literal[Place.ALL, Place.SUBSCRIPTION, Place.DEPARTURE, Place.RECEIVER, Place.NOWHERE]
-"""Places of a command that is for several partitions, or for none."""
+_NotOne = Literal[
+    PartitionChoice.ALL,
+    PartitionChoice.SUBSCRIPTION,
+    PartitionChoice.DEPARTURE,
+    PartitionChoice.RECEIVER,
+    PartitionChoice.NOWHERE,
+]
+"""Choices of several partitions, or of none."""
 
 _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
 """Refusals after which other partitions are searched for an item."""
@@ -237,14 +243,14 @@ class NodeRouter:
             step = partial(self._route, replace(command, subscribed=True), partitions=partitions, cached=cached)
             self._tasks.answer(self._check_subscribed(command), then(reply, _on_admitted, step))
             return
-        where = place(command, partitions)
+        where = choose_partition(command, partitions)
         if isinstance(where, int):
             if ROWS[type(command)].searched and getattr(command, "partition", None) is None:
                 reply = then(reply, self._search_elsewhere, command, where)
             self.pipeline(where).submit(command, reply)
-        elif where is Place.ANY:
+        elif where is PartitionChoice.ANY:
             self.pipeline(next(self._turns) % partitions).submit(command, reply)
-        elif where is Place.NOWHERE and cached:
+        elif where is PartitionChoice.NOWHERE and cached:
             self.known.forget()
             self._queue(command, reply)
         else:
@@ -260,20 +266,20 @@ class NodeRouter:
     def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Send a command to the several partitions that it is for."""
         match where:
-            case Place.ALL:
+            case PartitionChoice.ALL:
                 self._send_to_all(command, reply, partitions)
-            case Place.SUBSCRIPTION:
+            case PartitionChoice.SUBSCRIPTION:
                 assert isinstance(command, Subscribe | SetSubscriptionOptions)
                 self._subscribe(command, reply, partitions)
-            case Place.DEPARTURE if partitions > 1:
+            case PartitionChoice.DEPARTURE if partitions > 1:
                 assert isinstance(command, Unsubscribe | Leave)
                 self._tasks.answer(self._end_subscription(command, partitions), reply)
-            case Place.DEPARTURE:
+            case PartitionChoice.DEPARTURE:
                 self._send_to_all(command, reply, partitions)
-            case Place.RECEIVER:
+            case PartitionChoice.RECEIVER:
                 assert isinstance(command, ReceiveNow)
                 self._receive(command, reply)
-            case Place.NOWHERE:
+            case PartitionChoice.NOWHERE:
                 reply(_NOWHERE)
             case _:
                 assert_never(where)

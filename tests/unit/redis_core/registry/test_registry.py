@@ -12,8 +12,8 @@ from broker.model.results import Refused
 from broker.redis_core.commands.internal import Internal, PartitionCommand
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry import authorization as may
-from broker.redis_core.registry.partitioner import Place
-from broker.redis_core.registry.rows import ROWS, Row, raise_unplaced, refusal
+from broker.redis_core.registry.partitioner import PartitionChoice
+from broker.redis_core.registry.rows import ROWS, Row, raise_unaddressed, refusal
 from broker.settings import Settings
 
 
@@ -50,12 +50,12 @@ def test_each_is_judged() -> None:
 
 def test_several_answers_become_one() -> None:
     """A command to all partitions has a merge."""
-    assert all(row.merge for row in ROWS.values() if row.place in {Place.ALL, Place.DEPARTURE})
+    assert all(row.merge for row in ROWS.values() if row.partition in {PartitionChoice.ALL, PartitionChoice.DEPARTURE})
 
 
 def test_default_is_refused() -> None:
     """An empty row allows nobody and has no partition; a command without a row is refused."""
-    assert Row().judge is may.nobody and Row().place is raise_unplaced and Row().call is None
+    assert Row().judge is may.nobody and Row().partition is raise_unaddressed and Row().call is None
     owner = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
     refused = refusal(Forgotten("n", Jid("me@x/1")), owner)  # type: ignore[arg-type]
     assert refused is not None and refused.problem is Problem.FORBIDDEN
