@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from frontends.logins.places import Places
+from frontends.logins.connection_limits import ConnectionLimits
 from frontends.rest.http.server import HttpServer
 
 
@@ -28,7 +28,7 @@ async def serve(port: int) -> None:
         port,
         slow_seconds=10,
         header_bytes=16_384,
-        places=Places(1_000, 1_000),
+        connection_limits=ConnectionLimits(1_000, 1_000),
         keep_alive_seconds=75,
         drain_seconds=1,
     )

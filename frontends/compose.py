@@ -23,8 +23,8 @@ from broker.settings import PREFIX, CommandSettings, LogFormat, Settings, Settin
 from frontends import logs, version
 from frontends.files import Files
 from frontends.health import Health, HealthServer
+from frontends.logins.connection_limits import ACCOUNT, ADDRESS, DISPLACED, FULL, ConnectionLimits
 from frontends.logins.failed_logins import FailedLogins
-from frontends.logins.places import ACCOUNT, ADDRESS, DISPLACED, FULL, Places
 from frontends.stopping import on_hangup, on_signal, run_until, wait_for_any
 from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
@@ -252,7 +252,7 @@ async def _serve_rest(
             *settings.http_bind,
             slow_seconds=settings.http_slow_seconds,
             header_bytes=settings.http_header_bytes,
-            places=counters.places(*held),
+            connection_limits=counters.connection_limits(*held),
             keep_alive_seconds=settings.http_keep_alive,
             drain_seconds=settings.drain_seconds,
         )
@@ -293,7 +293,7 @@ async def _serve_amqp(
     held = settings.amqp_connections, settings.amqp_account_connections, settings.amqp_address_connections
     try:
         context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
-        server = AmqpServer(identity, *bind, context=context, places=counters.places(*held))
+        server = AmqpServer(identity, *bind, context=context, connection_limits=counters.connection_limits(*held))
     except OSError as fault:
         msg = f"{bind}: {fault}"
         raise Occupied(msg) from fault
@@ -317,7 +317,7 @@ async def _serve_amqp(
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
-    """Metrics that every frontend has, though only HTTP and AMQP count: failed logins, and connections without a place."""
+    """Metrics that every frontend has, though only HTTP and AMQP count: failed logins, and refused connections."""
 
     logins: Counter
     connections: Counter
@@ -341,12 +341,12 @@ class _Counters:
         failed.count = self.logins.labels(door).inc
         return failed
 
-    def places(self, most: int, of_account: int | None, of_address: int) -> Places:
-        """Return the places of a door."""
-        places = Places(most, of_account, of_address)
+    def connection_limits(self, most: int, of_account: int | None, of_address: int) -> ConnectionLimits:
+        """Return the limits of a door's connections."""
+        limits = ConnectionLimits(most, of_account, of_address)
         reasons = {reason: self.connections.labels(reason) for reason in (ACCOUNT, ADDRESS, FULL, DISPLACED)}
-        places.count = lambda reason: reasons[reason].inc()
-        return places
+        limits.count = lambda reason: reasons[reason].inc()
+        return limits
 
 
 class _Serving(Protocol):

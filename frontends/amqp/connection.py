@@ -218,15 +218,15 @@ class Connection(asyncio.Protocol):
         return self._order.format
 
     def claim(self, jid: Jid) -> bool:
-        """Note whose connection it is; returns whether that account has a place for it."""
-        return not self._shared.places.claim(self, jid)
+        """Note whose connection it is; returns whether that account has room for it."""
+        return not self._shared.connection_limits.claim(self, jid)
 
     def refuse_token(self, why: str) -> None:
         """Note a token that was refused."""
         self._shared.identity.failed.tell("", self._address, why)
 
     def make_room(self) -> None:
-        """Close: nobody has logged in here, and others need the place."""
+        """Close: nobody has logged in here, and others need the room."""
         self._transport.abort()
 
     def authenticated(self) -> None:

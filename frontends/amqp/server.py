@@ -12,7 +12,7 @@ from frontends.amqp.connection import Connection
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.server_state import ServerState
 from frontends.listening import listen
-from frontends.logins.places import Places
+from frontends.logins.connection_limits import ConnectionLimits
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.01
@@ -36,13 +36,19 @@ class AmqpServer:
     """Serves connections until it is stopped."""
 
     def __init__(
-        self, identity: Identity, host: str, port: int, *, context: ssl.SSLContext | None, places: Places
+        self,
+        identity: Identity,
+        host: str,
+        port: int,
+        *,
+        context: ssl.SSLContext | None,
+        connection_limits: ConnectionLimits,
     ) -> None:
         """Bind the address; raises OSError when it is not available."""
         self._socket = listen(host, port)
         self._identity = identity
         self._context = context
-        self._places = places
+        self._connection_limits = connection_limits
         self._shared: ServerState | None = None
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -59,7 +65,7 @@ class AmqpServer:
 
     def start(self, core: Core) -> None:
         """Start to accept connections."""
-        shared = self._shared = ServerState(self._identity, self._places, core, LogTails(core))
+        shared = self._shared = ServerState(self._identity, self._connection_limits, core, LogTails(core))
         self._starting = start(self._listen(shared))
 
     async def _listen(self, shared: ServerState) -> None:

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from broker.model.core import WAITING_BYTES, Core
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.links.log_tail import LogTails
-from frontends.logins.places import Places
+from frontends.logins.connection_limits import ConnectionLimits
 
 _HELD_BYTES: Final = WAITING_BYTES // 2
 """The most message bytes that wait for Redis in all; above it, connections stop reading, so that the core need not refuse any."""
@@ -29,7 +29,7 @@ class Peer(Protocol):
         """Close the connection."""
 
     def make_room(self) -> None:
-        """Close, since others need the place."""
+        """Close, since others need the room."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class ServerState:
     """One for each frontend. `held` are message bytes that wait for Redis; `paused` connections have stopped reading for that."""
 
     identity: Identity
-    places: Places
+    connection_limits: ConnectionLimits
     core: Core
     tails: LogTails
     held: int = 0
@@ -50,14 +50,14 @@ class ServerState:
         return self.held > _HELD_BYTES
 
     def enter(self, connection: Peer, address: str) -> bool:
-        """Add a connection; False when there is no place for it."""
-        if not self.places.enter(connection, address):
+        """Add a connection; False when there is no room for it."""
+        if not self.connection_limits.enter(connection, address):
             return False
         self.connections.add(connection)
         return True
 
     def leave(self, connection: Peer) -> None:
         """Remove a connection."""
-        self.places.leave(connection)
+        self.connection_limits.leave(connection)
         self.connections.discard(connection)
         self.paused.discard(connection)

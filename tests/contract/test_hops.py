@@ -26,9 +26,9 @@ from broker.settings import Settings
 from frontends.amqp.auth.identity import Identity as AmqpIdentity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.server import AmqpServer
+from frontends.logins.connection_limits import ConnectionLimits
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
-from frontends.logins.places import Places
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.tokens import Tokens
@@ -285,7 +285,7 @@ async def test_ceilings_of_amqp(store: Store, monkeypatch: pytest.MonkeyPatch) -
     core = RedisCore(Settings(**ADMITTING, **settings), None, "amqp")
     await core.start()
     identity = AmqpIdentity(Passwords("", FailedLogins("test")), Jid("a@x"), Keys(""), FailedLogins("test"))
-    server = AmqpServer(identity, "127.0.0.1", 0, context=None, places=Places(10))
+    server = AmqpServer(identity, "127.0.0.1", 0, context=None, connection_limits=ConnectionLimits(10))
     server.start(core)
     assert isinstance(await core.ask(Declare("jobs", Jid("a@x"), {})), Declared)
     attaches, jobs = [], []

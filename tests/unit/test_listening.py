@@ -14,9 +14,9 @@ from frontends.amqp.auth.identity import Identity
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.server import AmqpServer
 from frontends.health import Health, HealthServer, ask
+from frontends.logins.connection_limits import ConnectionLimits
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
-from frontends.logins.places import Places
 from frontends.rest.http.server import HttpServer
 
 ALL_IPV4 = "0.0.0.0"  # noqa: S104  (what a setting may ask for)
@@ -34,7 +34,7 @@ def _metrics(host: str) -> Iterator[int]:
 @contextmanager
 def _http(host: str) -> Iterator[int]:
     limits = {"slow_seconds": 1, "header_bytes": 1_024, "keep_alive_seconds": 1, "drain_seconds": 1}
-    server = HttpServer(Starlette(), host, 0, places=Places(1), **limits)
+    server = HttpServer(Starlette(), host, 0, connection_limits=ConnectionLimits(1), **limits)
     with closing(server._socket):
         yield server.port
 
@@ -43,7 +43,7 @@ def _http(host: str) -> Iterator[int]:
 def _amqp(host: str) -> Iterator[int]:
     failed = FailedLogins("amqp")
     identity = Identity(Passwords("", failed), Jid("a@x"), Keys(""), failed)
-    server = AmqpServer(identity, host, 0, context=None, places=Places(1))
+    server = AmqpServer(identity, host, 0, context=None, connection_limits=ConnectionLimits(1))
     with closing(server._socket):
         yield server.port
 

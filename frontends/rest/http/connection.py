@@ -1,7 +1,7 @@
 """uvicorn's connection with limits of its own, and with refusals as problem documents.
 
 uvicorn itself limits neither a head nor how long sending one may take. Its limit of connections would refuse the requests
-of all of them; this one refuses those that have no place. llhttp, which httptools wraps, refuses what is not HTTP/1.
+of all of them; this one refuses those that are too many. llhttp, which httptools wraps, refuses what is not HTTP/1.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from broker.model.problems import Problem
-from frontends.logins import places
+from frontends.logins.connection_limits import ACCOUNT, ADDRESS, FULL, ConnectionLimits
 from frontends.rest import errors
 from frontends.rest.errors import MEDIA, RETRY_SECONDS, Fault
 
@@ -31,21 +31,21 @@ _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 def crowded(why: str) -> Fault:
-    """Return the refusal of a connection that has no place."""
-    whose = {places.ACCOUNT: "your account has", places.ADDRESS: "your address has"}.get(why, "the service has")
-    status = HTTPStatus.SERVICE_UNAVAILABLE if why == places.FULL else HTTPStatus.TOO_MANY_REQUESTS
+    """Return the refusal of a connection that is one too many."""
+    whose = {ACCOUNT: "your account has", ADDRESS: "your address has"}.get(why, "the service has")
+    status = HTTPStatus.SERVICE_UNAVAILABLE if why == FULL else HTTPStatus.TOO_MANY_REQUESTS
     detail = f"{whose} as many connections as it may have: close one, or come again"
     return Fault(status, "too-many-connections", detail, {"Retry-After": str(RETRY_SECONDS), "Connection": "close"})
 
 
 class Limited(Config):
-    """uvicorn's configuration, with limits of a head in seconds and bytes, and the places of connections."""
+    """uvicorn's configuration, with limits of a head in seconds and bytes, and those of connections."""
 
-    def __init__(self, slow_seconds: float, header_bytes: int, held: places.Places, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
+    def __init__(self, slow_seconds: float, header_bytes: int, connections: ConnectionLimits, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)
         """Keep the limits."""
         super().__init__(**options)
         self.slow_seconds, self.header_bytes = slow_seconds, header_bytes
-        self.places = held
+        self.connection_limits = connections
 
 
 class Connection(HttpToolsProtocol):
@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer, and leave room for another connection."""
         self._stop()
-        self._limits.places.leave(self)
+        self._limits.connection_limits.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -138,18 +138,18 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def make_room(self) -> None:
-        """Close: nobody has logged in here, and others need the place."""
+        """Close: nobody has logged in here, and others need the room."""
         self._stop()
         self.transport.close()
 
     def claim(self, account: str, address: str) -> str:
-        """Note whose request came, and from where; returns why this connection has no place for it, or nothing."""
-        return self._limits.places.claim(self, account, address)
+        """Note whose request came, and from where; returns why this connection may not have it, or nothing."""
+        return self._limits.connection_limits.claim(self, account, address)
 
     def _enter(self) -> None:
-        """Take a place; without one, the next request is refused."""
-        self._placed = self._limits.places.enter(self, self.address)
-        self.app = self.config.loaded_app if self._placed else _answer(crowded(places.FULL))
+        """Ask for admission; without it, the next request is refused."""
+        self._placed = self._limits.connection_limits.enter(self, self.address)
+        self.app = self.config.loaded_app if self._placed else _answer(crowded(FULL))
 
     def _read(self, data: bytes) -> None:
         """Parse what came. Raises HttpParserError, and Fault if a head or what surrounds parts of a body is too large."""

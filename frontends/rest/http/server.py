@@ -10,7 +10,7 @@ from uvicorn import Server as Uvicorn
 
 from broker.tasks import start
 from frontends.listening import listen
-from frontends.logins.places import Places
+from frontends.logins.connection_limits import ConnectionLimits
 from frontends.rest.http.connection import Connection, Limited
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class HttpServer:
         *,
         slow_seconds: float,
         header_bytes: int,
-        places: Places,
+        connection_limits: ConnectionLimits,
         keep_alive_seconds: float,
         drain_seconds: float,
     ) -> None:
@@ -47,7 +47,7 @@ class HttpServer:
         config = Limited(
             slow_seconds,
             header_bytes,
-            places,
+            connection_limits,
             app=app,
             http=Connection,
             ws="none",

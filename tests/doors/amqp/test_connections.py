@@ -29,9 +29,9 @@ from frontends.amqp.protocol.engine import CONTAINER
 from frontends.amqp.protocol.grammar import Code, Frames, performative
 from frontends.amqp.protocol.links import Outgoing
 from frontends.amqp.server import AmqpServer
+from frontends.logins.connection_limits import ConnectionLimits
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
-from frontends.logins.places import Places
 from frontends.tools.servers.redis import RedisServer
 from tests.admitting import ADMITTING
 from tests.doors.amqp.event_hubs import KEYS, signed
@@ -69,7 +69,7 @@ class Door:
     def __init__(self, core: RedisCore, identity: Identity) -> None:
         """Listen on a free port."""
         self.core = core
-        self.server = AmqpServer(identity, "127.0.0.1", 0, context=None, places=Places(10))
+        self.server = AmqpServer(identity, "127.0.0.1", 0, context=None, connection_limits=ConnectionLimits(10))
         for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             self.server._socket.setsockopt(socket.SOL_SOCKET, size, 4_096)
         self.server.start(core)

@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from frontends.logins.places import Places
+from frontends.logins.connection_limits import ConnectionLimits
 from frontends.rest.errors import write_problem
 from frontends.rest.http.connection import CONNECTION, crowded
 from frontends.rest.http.server import HttpServer
@@ -41,15 +41,15 @@ async def claiming(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Served:
-    """A server of eight places, and connections to it."""
+    """A server that admits eight, and connections to it."""
 
     def __init__(self, **limits: int) -> None:
         """Start."""
-        self.places = Places(8, **limits)
+        self.connection_limits = ConnectionLimits(8, **limits)
         self.counted = Counter[str]()
-        self.places.count = lambda why: self.counted.update([why])
+        self.connection_limits.count = lambda why: self.counted.update([why])
         how = {"slow_seconds": 20, "header_bytes": 4_096, "keep_alive_seconds": 20, "drain_seconds": 1}
-        self.server = HttpServer(claiming, "127.0.0.1", 0, places=self.places, **how)
+        self.server = HttpServer(claiming, "127.0.0.1", 0, connection_limits=self.connection_limits, **how)
         self.server.start()
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -103,7 +103,7 @@ async def test_an_account_has_a_quarter(served: Callable[..., Served]) -> None:
 
 
 async def test_silent_connections_make_room(served: Callable[..., Served]) -> None:
-    """Those that say nothing have two of eight places together: the oldest makes room, and who logs in has a place."""
+    """Those that say nothing are two of eight together: the oldest makes room, and who logs in stays."""
     server = served()
     silent = [await server.connect() for _ in range(2)]
     assert [(await server.ask(f"honest{number}"))[0] for number in range(3)] == [200] * 3
@@ -116,7 +116,7 @@ async def test_silent_connections_make_room(served: Callable[..., Served]) -> No
 
 
 async def test_no_place_at_all(served: Callable[..., Served]) -> None:
-    """One that is too many is told when to come again; the others go on, and it has a place when one of them has gone."""
+    """One that is too many is told when to come again; the others go on, and it is admitted when one of them has gone."""
     server = served(of_account=8)
     lines = [(await server.ask(f"honest{number}"))[1] for number in range(8)]
     reader, writer = late = await server.connect()
@@ -130,7 +130,7 @@ async def test_no_place_at_all(served: Callable[..., Served]) -> None:
     late = await server.connect()
     lines[0][1].close()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(server.places._held) == 8:  # noqa: ASYNC110
+        while len(server.connection_limits._held) == 8:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await server.ask("late", late))[0] == 200
 
@@ -144,7 +144,7 @@ async def test_an_address_has_so_many(served: Callable[..., Served]) -> None:
 
 
 def test_long_polls_leave_room(redis: RedisServer) -> None:
-    """One account's long polls take a quarter of the places: its next connection is refused, and others are served."""
+    """One account's long polls take a quarter of the connections: its next connection is refused, and others are served."""
     with (
         RestFrontend(redis.url, HTTP_CONNECTIONS="8") as frontend,
         client(frontend, Accept="application/json") as polls,

@@ -1,6 +1,6 @@
-"""Places of connections at one door: nobody takes those of others. Pure; must not know sockets, or how anybody logs in.
+"""Limits of connections at one door: nobody takes those of others. Pure; must not know sockets, or how anybody logs in.
 
-A door has so many places. An account has a share of them; connections of which nobody has logged in yet have a quarter together,
+A door has so many connections. An account has a share; those on which nobody has logged in yet are at most a quarter of all,
 and the oldest of these makes room for a new one. So neither one account nor silent sockets keep the others out.
 """
 
@@ -14,21 +14,21 @@ ACCOUNT, ADDRESS, FULL, DISPLACED = "account", "address", "full", "displaced"
 """Why a connection was refused, or closed to make room: the values of a metric."""
 
 _SHARE: Final = 4
-"""An account has one of so many parts of all places, and so have all those that have not logged in."""
+"""An account has one of so many parts of all connections, and so have all those that have not logged in."""
 
 
 class Closable(Protocol):
     """A connection that can make room."""
 
     def make_room(self) -> None:
-        """Close, since others need the place."""
+        """Close, since others need the room."""
 
 
-class Places:
-    """All places of a door."""
+class ConnectionLimits:
+    """The connections of a door, and how many it may have."""
 
     def __init__(self, most: int, of_account: int | None = None, of_address: int = 0) -> None:
-        """Give `most` places; an address has any number of them with 0, and an account a quarter unless `of_account` says."""
+        """Admit `most` connections; any number of an address with 0, and a quarter of an account unless `of_account` says."""
         self._most = most
         self._strangers_most = max(1, most // _SHARE)
         self._of_account = self._strangers_most if of_account is None else of_account
@@ -41,7 +41,7 @@ class Places:
         """Counts why a connection was refused or closed."""
 
     def enter(self, connection: Closable, address: str = "") -> bool:
-        """Give a place to a connection that nobody has logged in on; returns whether there is one."""
+        """Admit a connection that nobody has logged in on; returns whether there is room."""
         if self._is_crowded(address):
             return False
         if len(self._strangers) >= self._strangers_most or (len(self._held) >= self._most and self._strangers):
@@ -81,7 +81,7 @@ class Places:
         return ""
 
     def leave(self, connection: Closable) -> None:
-        """Take the place of a connection back, if it has one."""
+        """Forget a connection, if it was admitted."""
         held = self._held.pop(connection, None)
         if held is None:
             return

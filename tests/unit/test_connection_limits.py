@@ -1,11 +1,11 @@
-"""Places of connections: nobody takes those of others, in any order of events."""
+"""Limits of connections: nobody takes those of others, in any order of events."""
 
 from collections import Counter
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from frontends.logins.places import Places
+from frontends.logins.connection_limits import ConnectionLimits
 
 
 class Line:
@@ -25,26 +25,26 @@ class Line:
 @example([step for number in range(6) for step in (("enter", number, 0), ("claim", number, number % 3))])
 @given(st.lists(st.tuples(st.sampled_from(["enter", "claim", "leave"]), st.integers(0, 30), st.integers(0, 2))))
 def test_any_order(steps: list[tuple[str, int, int]]) -> None:
-    """There are never more connections than places, nor more of an account, of an address, or of nobody than they may have."""
-    places, lines, accounts = Places(8, 3, 5), list[Line](), dict[Line, str]()
+    """There are never more connections than allowed, nor more of an account, of an address, or of nobody than they may have."""
+    limits, lines, accounts = ConnectionLimits(8, 3, 5), list[Line](), dict[Line, str]()
     for step, number, who in steps:
         if step == "enter":
             line = Line()
-            if places.enter(line, f"address{who}"):
+            if limits.enter(line, f"address{who}"):
                 lines.append(line)
         elif lines:
             line = lines[number % len(lines)]
             if step == "leave":
-                places.leave(line)
+                limits.leave(line)
                 lines.remove(line)
-            elif not places.claim(line, f"account{who}"):
+            elif not limits.claim(line, f"account{who}"):
                 accounts[line] = f"account{who}"
         assert not any(line.closed for line in lines if line in accounts), "nobody who has logged in makes room"
         lines = [line for line in lines if not line.closed]
-        assert len(lines) == len(places._held) <= 8
+        assert len(lines) == len(limits._held) <= 8
         assert len([line for line in lines if line not in accounts]) <= 2
         assert all(held <= 3 for held in Counter(accounts[line] for line in lines if line in accounts).values())
-        assert all(held <= 5 for held in places._addresses.values())
+        assert all(held <= 5 for held in limits._addresses.values())
     for line in lines:
-        places.leave(line)
-    assert not (places._held or places._strangers or places._accounts or places._addresses)
+        limits.leave(line)
+    assert not (limits._held or limits._strangers or limits._accounts or limits._addresses)
