@@ -55,7 +55,7 @@ _SHORTEST_TICK_SECONDS: Final = 0.05
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-class Connection(asyncio.Protocol):
+class AmqpConnection(asyncio.Protocol):
     """One peer's connection."""
 
     def __init__(self, shared: ServerState) -> None:

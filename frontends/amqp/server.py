@@ -8,7 +8,7 @@ from typing import Final
 from broker.model.core import Core
 from broker.tasks import start
 from frontends.amqp.auth.identity import Identity
-from frontends.amqp.connection import Connection
+from frontends.amqp.connection import AmqpConnection
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.server_state import ServerState
 from frontends.listening import listen
@@ -72,7 +72,7 @@ class AmqpServer:
         """Accept connections with the present context, in place of a former one: open connections stay."""
         former = self._server
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(shared),
+            lambda: AmqpConnection(shared),
             # A server closes its socket when it ends.
             sock=self._socket.dup(),
             ssl=self._context,

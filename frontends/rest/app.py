@@ -30,7 +30,7 @@ from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.rate_limit import RateLimit
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http import codings, conditions, heads, negotiation
-from frontends.rest.http.connection import CONNECTION, Connection, crowded
+from frontends.rest.http.connection import CONNECTION, HttpConnection, crowded
 from frontends.rest.http.forwarded import Networks, find_sender
 from frontends.rest.http.values import Request, Response
 from frontends.rest.operations import OPERATIONS
@@ -204,7 +204,7 @@ class Door:
         return [_tag(answer) for answer in answers]
 
     async def _admit(self, http_request: HttpRequest, fields: Mapping[str, str]) -> tuple[Jid, Callable[[], float]]:
-        connection: Connection = http_request.scope["state"][CONNECTION]
+        connection: HttpConnection = http_request.scope["state"][CONNECTION]
         address = connection.address
         if self._proxies:
             address = find_sender(address, fields.get("forwarded", ""), self._proxies)

@@ -46,7 +46,7 @@ class LostError(Exception):
         self.renewed = renewed
 
 
-class Connection:
+class HttpConnection:
     """One account's connections to a service; requests open them as needed."""
 
     def __init__(self, account: HttpAccount) -> None:

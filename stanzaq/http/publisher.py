@@ -8,7 +8,7 @@ from typing import Final
 
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
-from stanzaq.http.connection import Connection
+from stanzaq.http.connection import HttpConnection
 from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import Outcome, Outgoing, Save, Schedule, Scheduling
@@ -33,7 +33,7 @@ class HttpSender:
 
     def __init__(self, account: HttpAccount) -> None:
         """Use an account."""
-        self._connection = Connection(account)
+        self._connection = HttpConnection(account)
         self._gatherer = Gatherer(self._send)
         self._awaited = 0
         self._closed = asyncio.Event()

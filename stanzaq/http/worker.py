@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
-from stanzaq.http.connection import Connection, LostError
+from stanzaq.http.connection import HttpConnection, LostError
 from stanzaq.http.messages import Addresses
 from stanzaq.retry import Release
 from stanzaq.transport.account import HttpAccount
@@ -81,7 +81,7 @@ class HttpTransport:
 
     def __init__(self, account: HttpAccount, *, create: bool) -> None:
         """Use an account; `create` missing nodes."""
-        self._connection = Connection(account)
+        self._connection = HttpConnection(account)
         self._gatherer = Gatherer(self._acknowledge_all)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}

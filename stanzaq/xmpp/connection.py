@@ -51,7 +51,7 @@ class Listener(Protocol):
         """Receive a message from the service."""
 
 
-class Connection:
+class XmppConnection:
     """Connects, and reconnects after each loss, until it is closed."""
 
     def __init__(self, account: Account) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from stanzaq.errors import StanzaqError
 from stanzaq.transport.interface import Receiver
 from stanzaq.xmpp import stanzas
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 
 log = logging.getLogger("stanzaq")
 
@@ -22,7 +22,7 @@ class Membership:
     """The partitions of one node that the service assigns to this worker."""
 
     def __init__(
-        self, node: str, connection: Connection, receiver: Receiver, lock_seconds: Mapping[str, float]
+        self, node: str, connection: XmppConnection, receiver: Receiver, lock_seconds: Mapping[str, float]
     ) -> None:
         """Renew by a connection; a receiver has the locks. The lock times of nodes may change."""
         self._node = node

@@ -19,7 +19,7 @@ from stanzaq.xep_qos import elements
 from stanzaq.xep_qos.exchange import Exchange, Move, Timing, Unconfirmed, Undelivered
 from stanzaq.xep_qos.outbox import Outstanding, Step
 from stanzaq.xmpp import stanzas
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 
 _TIMING: Final = Timing(first=math.inf, cap=math.inf, tries=1, remembered=3_600.0)
 """The connection repeats requests, so one failure is final. Services remember twice as long, for clocks and queues on the way."""
@@ -30,7 +30,7 @@ class XmppSender:
 
     def __init__(self, account: Account) -> None:
         """Use an account."""
-        self._connection = Connection(account)
+        self._connection = XmppConnection(account)
         self._gatherer = Gatherer(self._send)
         # Those that nobody waits for any more are forgotten.
         self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()

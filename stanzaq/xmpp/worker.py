@@ -15,7 +15,7 @@ from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import READY, Content, Lock, Progress, Receiver
 from stanzaq.xmpp import stanzas
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.membership import Membership
 
 log = logging.getLogger("stanzaq")
@@ -46,7 +46,7 @@ class XmppTransport:
 
     def __init__(self, account: Account, *, create: bool, group: str = "") -> None:
         """Use an account; `create` missing nodes, and subscribe as a member of a `group` if one is named."""
-        self._connection = Connection(account)
+        self._connection = XmppConnection(account)
         self._service = account.service
         self._create = create
         self._group = group

@@ -17,7 +17,7 @@ from frontends.tools.servers.redis import RedisServer, valkey_binary
 from stanzaq import Job, Publisher, Retry, Worker
 from stanzaq.transport.account import Account
 from stanzaq.xmpp import connection
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 from tests.certificates import Authority
 from tests.federation import pages
 from tests.federation.forger import Forger
@@ -159,7 +159,7 @@ class Work:
 
 async def ask(server: PageServer, payload: str, kind: str = "set") -> Element:
     """Send a request of the page's worker to the queue."""
-    asking = Connection(Account.read(**account(server), tls="required"))
+    asking = XmppConnection(Account.read(**account(server), tls="required"))
     running = asyncio.create_task(asking.run(Silent()))
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

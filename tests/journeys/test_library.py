@@ -25,7 +25,7 @@ import pytest
 from frontends.tools.servers.process import free_port
 from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
 from stanzaq.xmpp import worker as xmpp_worker
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import (
@@ -138,13 +138,13 @@ async def test_payloads_and_places(user: Account, join: Join, tmp_path: Any) -> 
 async def test_batches(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is published or finished in one turn goes in one stanza, by publishers and workers that know nothing of it."""
     said, seen, owner, ready = list[str](), Seen(), await join(), asyncio.Event()
-    send = Connection.send
+    send = XmppConnection.send
 
-    def note(connection: Connection, text: str) -> None:
+    def note(connection: XmppConnection, text: str) -> None:
         said.append(text)
         send(connection, text)
 
-    monkeypatch.setattr(Connection, "send", note)
+    monkeypatch.setattr(XmppConnection, "send", note)
     node = await owner.queue()
     worker = Worker(grace=5, **over_xmpp, concurrency=30)
 
@@ -171,13 +171,13 @@ async def test_batches(over_xmpp: Account, join: Join, monkeypatch: pytest.Monke
 async def test_ends_that_it_knows(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker is not told of ends that are its own doing: it may have the next item of that id by then, and would cancel it."""
     told, seen, owner = list[str](), Seen(), await join()
-    hear = Connection._hear
+    hear = XmppConnection._hear
 
-    def note(connection: Connection, stanza: Element) -> bool:
+    def note(connection: XmppConnection, stanza: Element) -> bool:
         told.extend(each.tag for each in stanza.iter() if each.tag in {RETRACTED, UNLOCKED})
         return hear(connection, stanza)
 
-    monkeypatch.setattr(Connection, "_hear", note)
+    monkeypatch.setattr(XmppConnection, "_hear", note)
     node, worker = await owner.queue(), Worker(grace=5, **over_xmpp)
 
     @worker.task(node)
@@ -268,18 +268,18 @@ async def test_a_collection(user: Account, join: Join) -> None:
 
 async def test_a_collection_again(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """P12, H5: a worker confirms its subscription to all that is below a collection, and has no other one."""
-    asked, seen, owner, send = list[str](), Seen(), await join(), Connection.send
+    asked, seen, owner, send = list[str](), Seen(), await join(), XmppConnection.send
     above = f"above-{secrets.token_hex(4)}"
     options = {"pubsub#node_type": "collection", "pubsub#access_model": "open"}
     assert (await owner.create(above, options)).error == ""
     assert (await owner.create(f"{above}-2", {**options, "pubsub#collection": above})).error == ""
     node = await owner.queue({"pubsub#collection": f"{above}-2"})
 
-    def note(connection: Connection, text: str) -> None:
+    def note(connection: XmppConnection, text: str) -> None:
         asked.append(text)
         send(connection, text)
 
-    monkeypatch.setattr(Connection, "send", note)
+    monkeypatch.setattr(XmppConnection, "send", note)
     monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
     worker = Worker(grace=5, **over_xmpp)
 
@@ -746,9 +746,9 @@ async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monke
     """A worker that stops while it confirms its subscription ends that for good: nothing is sent to it, and back, again."""
     asked, seen, owner, other = list[str](), Seen(), await join(), await join()
     node, confirms, left, go_on = await owner.queue(), asyncio.Event(), asyncio.Event(), asyncio.Event()
-    ask = Connection.ask
+    ask = XmppConnection.ask
 
-    async def noted(connection: Connection, what: str, *how: str) -> Element:
+    async def noted(connection: XmppConnection, what: str, *how: str) -> Element:
         asked.append(what)
         if asked.count(f"find {node}") == 2 and what == f"find {node}":
             confirms.set()
@@ -767,7 +767,7 @@ async def test_stopped_while_it_subscribes(over_xmpp: Account, join: Join, monke
         await go_on.wait()
 
     assert (await owner.publish(node, "runs")).error == ""
-    monkeypatch.setattr(Connection, "ask", noted)
+    monkeypatch.setattr(XmppConnection, "ask", noted)
     async with serving(worker) as serve:
         await asyncio.wait_for(confirms.wait(), PATIENCE_SECONDS)
         await seen.until(1)
@@ -814,13 +814,13 @@ async def test_one_subscription(over_xmpp: Account, join: Join, monkeypatch: pyt
     """P12: a worker has one subscription, also where each subscribe makes a new one: it confirms that, and ends it."""
     asked, seen, owner, other = list[str](), Seen(), await join(), await join()
     node, go_on = await owner.queue({"stanzaq#multi_subscribe": "1"}), asyncio.Event()
-    send = Connection.send
+    send = XmppConnection.send
 
-    def note(connection: Connection, text: str) -> None:
+    def note(connection: XmppConnection, text: str) -> None:
         asked.append(text)
         send(connection, text)
 
-    monkeypatch.setattr(Connection, "send", note)
+    monkeypatch.setattr(XmppConnection, "send", note)
     monkeypatch.setattr(xmpp_worker, "_AGAIN_SECONDS", 0.1)
     worker = Worker(**over_xmpp, grace=PATIENCE_SECONDS)
 
@@ -1206,15 +1206,15 @@ async def test_created(user: Account) -> None:
 async def test_deleted_while_it_subscribes(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `create` a worker also creates a node that is deleted after it was found, and before it has subscribed."""
     seen, owner, deleted = Seen(), await join(), asyncio.Event()
-    node, ask = await owner.queue(), Connection.ask
+    node, ask = await owner.queue(), XmppConnection.ask
 
-    async def asked(connection: Connection, what: str, *how: str) -> Element:
+    async def asked(connection: XmppConnection, what: str, *how: str) -> Element:
         if what == f"subscribe to {node}" and not deleted.is_set():
             assert (await owner.owner(f"<delete node='{node}'/>")).error == ""
             deleted.set()
         return await ask(connection, what, *how)
 
-    monkeypatch.setattr(Connection, "ask", asked)
+    monkeypatch.setattr(XmppConnection, "ask", asked)
     worker = Worker(grace=5, **over_xmpp, create=True)
 
     @worker.task(node)

@@ -48,7 +48,7 @@ class Limited(Config):
         self.connection_limits = connections
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection. It handles requests, or waits for the first byte of one, or for the rest of its head."""
 
     def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's arguments)

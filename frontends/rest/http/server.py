@@ -11,7 +11,7 @@ from uvicorn import Server as Uvicorn
 from broker.tasks import start
 from frontends.listening import listen
 from frontends.logins.connection_limits import ConnectionLimits
-from frontends.rest.http.connection import Connection, Limited
+from frontends.rest.http.connection import HttpConnection, Limited
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -49,7 +49,7 @@ class HttpServer:
             header_bytes,
             connection_limits,
             app=app,
-            http=Connection,
+            http=HttpConnection,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -20,7 +20,7 @@ from broker.settings import CommandSettings
 from frontends.amqp import connection as connections
 from frontends.amqp.auth.identity import Identity
 from frontends.amqp.auth.shared_keys import Keys
-from frontends.amqp.connection import Connection
+from frontends.amqp.connection import AmqpConnection
 from frontends.amqp.constants import EPOCH, GROUP, LOCK, PARTITION
 from frontends.amqp.event_hubs.constants import HUB, MANAGEMENT, TOKEN_TYPE, TOKENS
 from frontends.amqp.links import queue_consumer
@@ -76,12 +76,12 @@ class Door:
         self._lines: list[socket.socket] = []
 
     @property
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[AmqpConnection]:
         """Return its connections."""
         assert self.server._shared
-        return [each for each in self.server._shared.connections if isinstance(each, Connection)]
+        return [each for each in self.server._shared.connections if isinstance(each, AmqpConnection)]
 
-    async def connected(self) -> tuple[socket.socket, Connection]:
+    async def connected(self) -> tuple[socket.socket, AmqpConnection]:
         """Connect a plain socket, and return it with its connection."""
         assert not self.connections
         line = socket.socket()

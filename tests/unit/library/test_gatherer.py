@@ -14,7 +14,7 @@ from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import Content, Hints, Lock, Outgoing
 from stanzaq.xmpp import stanzas
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import Outcomes
 from stanzaq.xmpp.worker import XmppTransport
@@ -139,14 +139,14 @@ class Service:
         self.asked: list[Element] = []
         self._answers = answers
 
-        async def up(_: Connection) -> None:
+        async def up(_: XmppConnection) -> None:
             return
 
-        async def once(_: Connection, _name: str, _kind: str, payload: str) -> Element:
+        async def once(_: XmppConnection, _name: str, _kind: str, payload: str) -> Element:
             return self._answered(payload)
 
-        monkeypatch.setattr(Connection, "up", up)
-        monkeypatch.setattr(Connection, "_send_once", once)
+        monkeypatch.setattr(XmppConnection, "up", up)
+        monkeypatch.setattr(XmppConnection, "_send_once", once)
 
     def _answered(self, payload: str) -> Element:
         asked = ET.fromstring(payload)
@@ -199,11 +199,11 @@ async def test_a_row_alone(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """A request about one item waits out what may pass, as others do, and ends with what is final."""
     kinds = iter([("internal-server-error", "wait"), ("item-not-found", "cancel")])
 
-    async def once(_: Connection, _name: str, _kind: str, _payload: str) -> Element:
+    async def once(_: XmppConnection, _name: str, _kind: str, _payload: str) -> Element:
         row = f"<row id='a'>{refused(*next(kinds))}</row>"
         return ET.fromstring(f"<iq xmlns='jabber:client' type='result'><rows>{row}</rows></iq>")
 
-    monkeypatch.setattr(Connection, "_send_once", once)
+    monkeypatch.setattr(XmppConnection, "_send_once", once)
     if how == "cancel":
         assert not await XmppSender(ACCOUNT).cancel("n", "a")
     else:

@@ -12,7 +12,7 @@ from stanzaq import Job, StanzaqError, Worker
 from stanzaq.transport.account import Account
 from stanzaq.transport.interface import Delivery, Lock
 from stanzaq.xmpp import stanzas
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.worker import XmppTransport
 from tests.unit.library.test_runs import Service, delivery, runs, until
 
@@ -77,7 +77,7 @@ class Asked:
         }
         self.all: list[Element] = []
 
-        async def ask(_: Connection, what: str, _kind: str, payload: str) -> Element:
+        async def ask(_: XmppConnection, what: str, _kind: str, payload: str) -> Element:
             asked = ET.fromstring(payload)
             self.all.append(asked)
             tag = _tag(asked[0] if asked.tag == f"{{{stanzas.PUBSUB}}}pubsub" else asked)
@@ -86,11 +86,11 @@ class Asked:
                 raise StanzaqError(msg, "item-not-found")
             return ET.fromstring(f"<iq xmlns='jabber:client' type='result'>{self.answers[tag]}</iq>")
 
-        async def run(connection: Connection, listener: Any) -> None:  # noqa: ANN401
+        async def run(connection: XmppConnection, listener: Any) -> None:  # noqa: ANN401
             await listener.connected()
 
-        monkeypatch.setattr(Connection, "ask", ask)
-        monkeypatch.setattr(Connection, "run", run)
+        monkeypatch.setattr(XmppConnection, "ask", ask)
+        monkeypatch.setattr(XmppConnection, "run", run)
 
     def count(self, tag: str) -> int:
         """Return how often this was asked."""

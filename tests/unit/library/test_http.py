@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stanzaq import Publisher, StanzaqError, Worker, transports
 from stanzaq.http import messages
-from stanzaq.http.connection import Connection
+from stanzaq.http.connection import HttpConnection
 from stanzaq.http.publisher import HttpSender
 from stanzaq.http.worker import HttpTransport
 from stanzaq.retry import Release
@@ -168,7 +168,7 @@ async def played(
     answers: Answers,
     tls: ssl.SSLContext | None = None,
     **account: Any,  # noqa: ANN401
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[HttpConnection]:
     """Serve what a function answers, and give a connection to it."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answers)
@@ -177,7 +177,7 @@ async def played(
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     url = ("https" if tls else "http") + "://{}:{}".format(*runner.addresses[0][:2])
-    connection = Connection(HttpAccount(url, **{"user": "a", "password": "b", **account}))
+    connection = HttpConnection(HttpAccount(url, **{"user": "a", "password": "b", **account}))
     try:
         yield connection
     finally:

@@ -16,7 +16,7 @@ from stanzaq.payloads import decode, encode
 from stanzaq.transport.account import Account
 from stanzaq.transport.interface import Hints
 from stanzaq.xmpp import connection
-from stanzaq.xmpp.connection import Connection
+from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.publisher import XmppSender
 from stanzaq.xmpp.stanzas import STANZAQ, item, publish
 from tests.references import uncollected
@@ -27,10 +27,10 @@ from tests.waiting import PATIENCE_SECONDS
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
     """Make one whose connection never comes up."""
 
-    async def never(_self: Connection, _listener: object) -> None:
+    async def never(_self: XmppConnection, _listener: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Connection, "run", never)
+    monkeypatch.setattr(XmppConnection, "run", never)
     return Publisher("xmpp://publisher@example.org", password="x")
 
 
@@ -75,7 +75,7 @@ async def test_unsayable(publisher: Publisher, hints: dict[str, Any]) -> None:
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
             await publisher.publish("node", {}, **hints)
         with pytest.raises(StanzaqError, match="which XML cannot contain"):
-            await Connection(Account.read("xmpp://a@b", None, "x", None, "required")).ask("say", "get", "\ud800")
+            await XmppConnection(Account.read("xmpp://a@b", None, "x", None, "required")).ask("say", "get", "\ud800")
 
 
 async def test_streams_that_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,12 +276,12 @@ async def test_an_end_of_an_earlier_item(monkeypatch: pytest.MonkeyPatch) -> Non
     """A publisher that connects while an item is on its way does not take the end of an earlier item of the id for its own."""
     kept = f"<outcome xmlns='{STANZAQ}' node='n' item='a' state='cancelled'/>"
 
-    async def ask(_self: Connection, what: str, _kind: str, _payload: str) -> ET.Element:
+    async def ask(_self: XmppConnection, what: str, _kind: str, _payload: str) -> ET.Element:
         if what == "find a" and not kept:
             raise StanzaqError(what, "item-not-found")
         return ET.fromstring(f"<iq>{kept if what == 'find a' else ''}</iq>")
 
-    monkeypatch.setattr(Connection, "ask", ask)
+    monkeypatch.setattr(XmppConnection, "ask", ask)
     sender = XmppSender(Account.read("xmpp://a@b", None, "x", None, "required"))
     ended = sender.reply("n", "a")
     await sender.connected()
@@ -306,7 +306,7 @@ async def until(holds: Callable[[], object]) -> None:
 @pytest.mark.parametrize("why", ["refused", "stream lost", "too large"])
 async def test_no_stanza_is_kept(why: str) -> None:
     """Guarantee 6: once a request has failed, however, nothing keeps it, not even until Python collects garbage."""
-    asked = Connection(Account.read("xmpp://a@b", None, "x", None, "required"))
+    asked = XmppConnection(Account.read("xmpp://a@b", None, "x", None, "required"))
     asked._up.set()
     payload = "".join(["x"] * 20_000)
     held = sys.getrefcount(payload)
@@ -334,7 +334,7 @@ async def test_no_stanza_is_kept(why: str) -> None:
 
 async def test_who_leaves_as_the_stream_ends() -> None:
     """A program that ends while its server refuses a stanza says nothing of faults that nobody took."""
-    asked, said = Connection(Account.read("xmpp://a@b", None, "x", None, "required")), list[object]()
+    asked, said = XmppConnection(Account.read("xmpp://a@b", None, "x", None, "required")), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, about: said.append(about))
     asked._up.set()
     asking = asyncio.create_task(asked.ask("publish", "set", "x" * 20_000))
@@ -351,7 +351,7 @@ async def test_no_payload_is_kept(why: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Guarantee 6: once a publish has failed, however, nothing keeps its payload, not even until Python collects garbage."""
     ends = asyncio.Event()
 
-    async def run(_self: Connection, _listener: object) -> None:
+    async def run(_self: XmppConnection, _listener: object) -> None:
         await ends.wait()
         msg = "the server refuses publisher@example.org"
         raise StanzaqError(msg)
@@ -362,7 +362,7 @@ async def test_no_payload_is_kept(why: str, monkeypatch: pytest.MonkeyPatch) -> 
         msg = "cannot publish"
         raise StanzaqError(msg)
 
-    monkeypatch.setattr(Connection, "run", run)
+    monkeypatch.setattr(XmppConnection, "run", run)
     monkeypatch.setattr(XmppSender, "publish", publish)
     body = bytes(1_000)
     held = sys.getrefcount(body)
