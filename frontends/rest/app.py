@@ -32,7 +32,7 @@ from frontends.rest.errors import Fault, fault
 from frontends.rest.http import codings, conditions, heads, negotiation
 from frontends.rest.http.connection import CONNECTION, HttpConnection, crowded
 from frontends.rest.http.forwarded import Networks, find_sender
-from frontends.rest.http.values import Request, Response
+from frontends.rest.http.values import ApiRequest, Response
 from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
 
@@ -164,7 +164,7 @@ class Door:
         wants = negotiation.choose_kind(fields.get("accept", ""), kinds) if kinds else ""
         coding = fields.get("content-encoding", "")
         body = await self._body(http_request, coding) if operation.body is not Body.NONE else b""
-        request = Request(
+        request = ApiRequest(
             path,
             sender,
             query,
@@ -184,7 +184,7 @@ class Door:
             conditions.evaluate(fields, await self._tags(request), reads=False)
         return await OPERATIONS[operation.name](self._core, request)
 
-    async def _tags(self, request: Request) -> list[str]:
+    async def _tags(self, request: ApiRequest) -> list[str]:
         """Return the tags of all representations of the requested resource; none if it does not exist."""
         operation = routes.find_operation(request.path.pattern, "GET")
         if operation is None:

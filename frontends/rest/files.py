@@ -9,7 +9,7 @@ from typing import Final
 from broker.model.core import Core
 from broker.model.frozen import frozen
 from frontends.rest.errors import Fault
-from frontends.rest.http.values import Request, Response
+from frontends.rest.http.values import ApiRequest, Response
 
 _DIRECTORY: Final = Path(__file__).with_name("ui")
 _FIRST: Final = "index.html"
@@ -38,12 +38,12 @@ class _File:
     kind: str
 
 
-async def show_page(_core: Core, _request: Request) -> Response:
+async def show_page(_core: Core, _request: ApiRequest) -> Response:
     """Serve the page."""
     return _answer_file(_FIRST)
 
 
-async def show_file(_core: Core, request: Request) -> Response:
+async def show_file(_core: Core, request: ApiRequest) -> Response:
     """Serve one of its files; `/ui/` leads to the page, whose links are relative to `/ui`."""
     if not request.path.item:
         return Response(HTTPStatus.PERMANENT_REDIRECT, headers={"Location": "../ui"})

@@ -20,7 +20,7 @@ from frontends.rest import errors
 from frontends.rest.admin import requests as admin_requests
 from frontends.rest.formats import documents
 from frontends.rest.http import negotiation
-from frontends.rest.http.values import Request, Response
+from frontends.rest.http.values import ApiRequest, Response
 from frontends.rest.queues import batches, requests
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 from frontends.rest.schedules import requests as schedule_requests
@@ -357,7 +357,7 @@ def answer() -> Response:
     return Response(HTTPStatus.OK, documents.write_json(document()), negotiation.JSON)
 
 
-async def show_openapi(_core: Core, _request: Request) -> Response:
+async def show_openapi(_core: Core, _request: ApiRequest) -> Response:
     """Serve the description."""
     return answer()
 

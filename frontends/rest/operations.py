@@ -6,12 +6,12 @@ from typing import Final
 from broker.model.core import Core
 from frontends.rest import files, openapi
 from frontends.rest.admin import handlers as admin
-from frontends.rest.http.values import Request, Response
+from frontends.rest.http.values import ApiRequest, Response
 from frontends.rest.queues import handlers as queues
 from frontends.rest.schedules import handlers as schedules
 from frontends.rest.subscriptions import handlers as subscriptions
 
-OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] = {
+OPERATIONS: Final[Mapping[str, Callable[[Core, ApiRequest], Awaitable[Response]]]] = {
     operation.__name__: operation
     for operation in (
         queues.list_queues,

@@ -150,7 +150,7 @@ class HubLinkAttacher(LinkAttacher):
                 self._consumers[link.session, address] = answers
         return answers
 
-    async def _authenticate(self, asked: management.Request) -> tuple[int, str]:
+    async def _authenticate(self, asked: management.ManagementRequest) -> tuple[int, str]:
         if asked.said.get("operation") != "put-token" or asked.said.get("type") != TOKEN_TYPE:
             return WRONG, f"only put-token of {TOKEN_TYPE} is supported"
         try:
@@ -165,7 +165,7 @@ class HubLinkAttacher(LinkAttacher):
         self.context.connection.authenticated()
         return ACCEPTED, "Accepted"
 
-    async def _manage(self, asked: management.Request) -> tuple[int, str, bytes]:
+    async def _manage(self, asked: management.ManagementRequest) -> tuple[int, str, bytes]:
         name = asked.said.get("name", "")
         if asked.said.get("operation") != "READ" or not 0 < len(name.encode()) <= NODE_NAME_BYTES:
             raise MalformedRequest(Problem.BAD_REQUEST, "only READ of a hub's name is supported")

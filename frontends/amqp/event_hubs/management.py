@@ -20,7 +20,7 @@ _NOTHING: Final = "0" * 40
 
 
 @dataclass(slots=True)
-class Request:
+class ManagementRequest:
     """A request: its text properties, its text value, the address of the answer, and the id that the answer names."""
 
     said: dict[str, str] = field(default_factory=dict)
@@ -29,9 +29,9 @@ class Request:
     correlation: bytes = _NULL
 
 
-def request(raw: bytes) -> Request:
+def request(raw: bytes) -> ManagementRequest:
     """Parse a request; raises Malformed."""
-    found = Request()
+    found = ManagementRequest()
     for section in message.sections(raw):
         if section.code == message.PROPERTIES:
             places = list(types.items(raw, section.value))
@@ -46,7 +46,7 @@ def request(raw: bytes) -> Request:
     return found
 
 
-def answer(asked: Request, code: int, why: str, value: bytes = _NULL) -> bytes:
+def answer(asked: ManagementRequest, code: int, why: str, value: bytes = _NULL) -> bytes:
     """Write an answer."""
     said = [
         types.string("status-code"),

@@ -27,7 +27,7 @@ _AT_ONCE: Final = 10
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-Ask = Callable[[management.Request], Awaitable[tuple[int, str] | tuple[int, str, bytes]]]
+Ask = Callable[[management.ManagementRequest], Awaitable[tuple[int, str] | tuple[int, str, bytes]]]
 """Handles a request; returns a status code, a description and perhaps a value. Raises Fault and MalformedRequest."""
 
 Consumers = Mapping[tuple[object, str], ResponseConsumer]
@@ -66,11 +66,11 @@ class RequestLink(RequestReceiver):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, asked: management.Request, answers: ResponseConsumer) -> None:
+    async def _answer(self, asked: management.ManagementRequest, answers: ResponseConsumer) -> None:
         answers.send_answer(await self._make_answer(asked))
         self._connection.flush()
 
-    async def _make_answer(self, asked: management.Request) -> bytes:
+    async def _make_answer(self, asked: management.ManagementRequest) -> bytes:
         try:
             return management.answer(asked, *await self._ask(asked))
         except Fault as refusal:
@@ -88,5 +88,5 @@ class RequestLink(RequestReceiver):
         self._connection.flush()
 
 
-def _refuse(asked: management.Request, refusal: Fault) -> bytes:
+def _refuse(asked: management.ManagementRequest, refusal: Fault) -> bytes:
     return management.answer(asked, _CODES.get(refusal.condition, WRONG), refusal.detail)

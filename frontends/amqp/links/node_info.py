@@ -13,14 +13,14 @@ _NOTHING: Final = "0" * 40
 
 
 @frozen
-class Request:
+class NodeInfoRequest:
     """The address of the answer, and the encoded id that it names."""
 
     reply_to: str
     correlation: bytes
 
 
-def request(raw: bytes) -> Request:
+def request(raw: bytes) -> NodeInfoRequest:
     """Parse a request; raises Malformed."""
     for section in message.sections(raw):
         if section.code == message.PROPERTIES:
@@ -30,7 +30,7 @@ def request(raw: bytes) -> Request:
             if reply_to is None:
                 break
             correlation = fields[_CORRELATION] if fields[_CORRELATION] != b"\x40" else fields[_MESSAGE_ID]
-            return Request(reply_to, correlation)
+            return NodeInfoRequest(reply_to, correlation)
     raise types.Malformed(types.MESSAGE, "a request needs reply-to")
 
 

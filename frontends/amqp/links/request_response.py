@@ -120,7 +120,13 @@ class RequestProducer(RequestReceiver):
             command = Partitions(self._node, self._context.sender)
             self._context.core.submit(command, partial(self._on_result, delivery, asked, answers))
 
-    def _on_result(self, delivery: Any, asked: node_info.Request, answers: ResponseConsumer, result: Result) -> None:  # noqa: ANN401
+    def _on_result(
+        self,
+        delivery: Any,  # noqa: ANN401
+        asked: node_info.NodeInfoRequest,
+        answers: ResponseConsumer,
+        result: Result,
+    ) -> None:
         match result:
             case Extents():
                 answers.send_answer(node_info.answer(result, asked.correlation))

@@ -24,7 +24,7 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import paths
 from frontends.rest.errors import Fault
 from frontends.rest.http import fields, negotiation
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 
 REDRIVEN_MOST: Final = 100
 RELEASED_MOST: Final = 200
@@ -39,18 +39,18 @@ JID_MOST: Final = 3_071
 AFFILIATIONS: Final = sorted(each.value for each in Affiliation)
 
 
-def overview(request: Request) -> Overview:
+def overview(request: ApiRequest) -> Overview:
     """List a page of queues."""
     return Overview(request.sender, fields.first(request), fields.page(request))
 
 
-def quotas(request: Request) -> ListQuotas:
+def quotas(request: ApiRequest) -> ListQuotas:
     """List all quotas, or those that hold for an owner."""
     owner = request.query.get("owner")
     return ListQuotas(request.sender, None if owner is None else _jid(owner, "owner"))
 
 
-def quota(request: Request) -> SetQuota:
+def quota(request: ApiRequest) -> SetQuota:
     """Set a quota."""
     limits = dict[str, str]()
     for name, value in _read_body(request, set(FIELDS)).items():
@@ -61,7 +61,7 @@ def quota(request: Request) -> SetQuota:
     return SetQuota(request.sender, request.path.item, Quota.read(limits))
 
 
-def survey(request: Request) -> InspectItems:
+def survey(request: ApiRequest) -> InspectItems:
     """List a page of items, or the named one."""
     wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
@@ -91,7 +91,7 @@ ELSEWHERE: Final = "letters "
 """The prefix of a scan through the dead letters of the named queue, instead of through that queue."""
 
 
-def redrive(request: Request) -> Redrive:
+def redrive(request: ApiRequest) -> Redrive:
     """Redrive a step of dead letters."""
     said = _read_body(request, {"items", "reason", "headers", "all", "scan"})
     items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", REASON_MOST)
@@ -107,7 +107,7 @@ def redrive(request: Request) -> Redrive:
     return Redrive(request.path.node, request.sender, items, reason, headers, place, elsewhere=place != scan)
 
 
-def release(request: Request) -> Release:
+def release(request: ApiRequest) -> Release:
     """Force the end of locks."""
     said = _read_body(request, {"items", "holder"})
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
@@ -116,7 +116,7 @@ def release(request: Request) -> Release:
     return Release(request.path.node, request.sender, items, _jid(holder, "holder") if holder else None)
 
 
-def cancel(request: Request) -> list[Cancel]:
+def cancel(request: ApiRequest) -> list[Cancel]:
     """Cancel messages."""
     items = _items(_read_body(request, {"items"}), CANCELLED_MOST)
     if not items:
@@ -124,7 +124,7 @@ def cancel(request: Request) -> list[Cancel]:
     return [Cancel(request.path.node, request.sender, item) for item in items]
 
 
-def affiliate(request: Request) -> Affiliate:
+def affiliate(request: ApiRequest) -> Affiliate:
     """Change affiliations, by bare JID."""
     said = _read_body(request, {"affiliations"}).get("affiliations")
     if not isinstance(said, dict) or not said or not all(each in AFFILIATIONS for each in said.values()):
@@ -138,7 +138,7 @@ def affiliate(request: Request) -> Affiliate:
     return Affiliate(request.path.node, request.sender, changes)
 
 
-def decide(request: Request) -> Approve:
+def decide(request: ApiRequest) -> Approve:
     """Approve or refuse a request for a subscription."""
     said = _read_body(request, {"jid", "allow"})
     jid, allow = _text(said, "jid", JID_MOST), said.get("allow")
@@ -154,7 +154,7 @@ def _jid(text: str, where: str) -> Jid:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {fault}") from None
 
 
-def _read_body(request: Request, known: set[str]) -> Mapping[str, Any]:
+def _read_body(request: ApiRequest, known: set[str]) -> Mapping[str, Any]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"the body must be {negotiation.JSON}")
     said = fields.parse_json(request.body)

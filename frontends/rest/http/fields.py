@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 
 PAGE: Final = 50
 PAGE_MOST: Final = 500
@@ -22,7 +22,7 @@ def text(fields: Mapping[str, str], name: str) -> str:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} must be UTF-8") from None
 
 
-def page(request: Request) -> int:
+def page(request: ApiRequest) -> int:
     """Read the size of a page."""
     text = request.query.get("limit")
     if text is None:
@@ -32,7 +32,7 @@ def page(request: Request) -> int:
     return int(text)
 
 
-def first(request: Request) -> int:
+def first(request: ApiRequest) -> int:
     """Read the number of a page's first element."""
     text = request.query.get("first", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):

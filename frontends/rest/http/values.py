@@ -12,7 +12,7 @@ from frontends.rest.paths import ResourcePath
 
 
 @frozen
-class Request:
+class ApiRequest:
     """An authenticated request; header names are in lower case, `wants` is a media type.
 
     A request that only `looks` changes nothing, not even the expiry of a subscription. At the time that `ends` tells the

@@ -10,7 +10,7 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import paths
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http import fields, heads, negotiation
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 from frontends.rest.queues import requests
 from frontends.rest.queues.requests import NewMessage
 
@@ -31,7 +31,7 @@ _KINDS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
 _Part = TypeVar("_Part")
 
 
-def read(request: Request) -> list[NewMessage | Fault]:
+def read(request: ApiRequest) -> list[NewMessage | Fault]:
     """Parse the messages of a batch, or the fault of each; raises Fault or MalformedRequest if the batch cannot be split."""
     content_type = request.headers.get("content-type", "")
     if negotiation.drop_parameters(content_type) == "multipart/mixed":

@@ -36,7 +36,7 @@ from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.formats.views import Child, Message, Page
 from frontends.rest.http import conditions, fields
-from frontends.rest.http.values import Request, Response
+from frontends.rest.http.values import ApiRequest, Response
 from frontends.rest.queues import batches, requests, views
 
 _LOOKS: Final = 2
@@ -48,7 +48,7 @@ _CHILDREN: Final = 100
 _log = structlog.get_logger("stanzaq.rest")
 
 
-async def list_queues(core: Core, request: Request) -> Response:
+async def list_queues(core: Core, request: ApiRequest) -> Response:
     """Show the root of the tree."""
     found, below = await _children(core, request)
     following = views.next_page_link(request.path, {"below": below}) if below else ""
@@ -56,13 +56,13 @@ async def list_queues(core: Core, request: Request) -> Response:
     return replies.page(page, request.wants)
 
 
-async def create_queue(core: Core, request: Request) -> Response:
+async def create_queue(core: Core, request: ApiRequest) -> Response:
     """Create a queue with a generated name."""
     declared = await result(core, requests.declare(request), Declared)
     return replies.answer_declared(declared.node, made=True)
 
 
-async def show_queue(core: Core, request: Request) -> Response:
+async def show_queue(core: Core, request: ApiRequest) -> Response:
     """Show the messages of a queue and the tree below it."""
     node, sender = request.path.node, request.sender
     fields.page(request)
@@ -113,7 +113,7 @@ async def show_queue(core: Core, request: Request) -> Response:
     )
 
 
-async def put_queue(core: Core, request: Request) -> Response:
+async def put_queue(core: Core, request: ApiRequest) -> Response:
     """Create a queue unless it exists with these options (RX2)."""
     command = requests.declare(request)
     outcome = await core.ask(command)
@@ -135,7 +135,7 @@ async def put_queue(core: Core, request: Request) -> Response:
     return replies.answer_declared(request.path.node, made=True)
 
 
-async def _has_children(core: Core, request: Request, tree: TreeRequest) -> bool:
+async def _has_children(core: Core, request: ApiRequest, tree: TreeRequest) -> bool:
     """Return whether a queue has the children that a request names, or the request names none."""
     if tree.children is None:
         return True
@@ -143,19 +143,19 @@ async def _has_children(core: Core, request: Request, tree: TreeRequest) -> bool
     return isinstance(listing, Listing) and set(listing.nodes) == set(tree.children)
 
 
-async def configure_queue(core: Core, request: Request) -> Response:
+async def configure_queue(core: Core, request: ApiRequest) -> Response:
     """Change options of a queue."""
     await result(core, requests.configure(request), Done)
     return replies.answer_done()
 
 
-async def delete_queue(core: Core, request: Request) -> Response:
+async def delete_queue(core: Core, request: ApiRequest) -> Response:
     """Delete a queue with everything in it."""
     await result(core, Delete(request.path.node, request.sender), Done)
     return replies.answer_done()
 
 
-async def send_message(core: Core, request: Request) -> Response:
+async def send_message(core: Core, request: ApiRequest) -> Response:
     """Publish a message; without a body and a client's id, reserve one (RX1)."""
     node, guid = request.path.node, requests.guid(request)
     if guid:
@@ -166,27 +166,27 @@ async def send_message(core: Core, request: Request) -> Response:
     return replies.answer_published(node, published, HTTPStatus.CREATED)
 
 
-async def send_batch(core: Core, request: Request) -> Response:
+async def send_batch(core: Core, request: ApiRequest) -> Response:
     """Publish several messages, each with its own result."""
     commands = [_command(request, part) for part in batches.read(request)]
     outcomes = await asyncio.gather(*(_outcome(core, each) for each in commands))
     return replies.batch(request.path.node, outcomes)
 
 
-async def redeem_message(core: Core, request: Request) -> Response:
+async def redeem_message(core: Core, request: ApiRequest) -> Response:
     """Send the body of a reserved message."""
     return replies.answer_published(
         request.path.node, await result(core, requests.redeem(request), Published), HTTPStatus.OK
     )
 
 
-async def delete_message(core: Core, request: Request) -> Response:
+async def delete_message(core: Core, request: ApiRequest) -> Response:
     """Delete a message that nobody holds, as its publisher or the queue's owner (§1.7, row 10)."""
     await result(core, Retract(request.path.node, request.sender, request.path.item), Retracted)
     return replies.answer_done()
 
 
-async def show_message(core: Core, request: Request) -> Response:
+async def show_message(core: Core, request: ApiRequest) -> Response:
     """Show a message; with `wait` its end, as soon as it has ended."""
     path, seconds = request.path, requests.wait(request)
     looked = await core.ask(_browse(request))
@@ -204,12 +204,12 @@ async def show_message(core: Core, request: Request) -> Response:
     return replies.message(_message(request, looked), request.wants)
 
 
-async def show_content(core: Core, request: Request) -> Response:
+async def show_content(core: Core, request: ApiRequest) -> Response:
     """Return a message's body, byte for byte."""
     return replies.content(_message(request, await core.ask(_browse(request))))
 
 
-async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
+async def _children(core: Core, request: ApiRequest) -> tuple[list[Child], str]:
     """Find the children of a part of the tree, and the name to continue after, if any."""
     looked = requests.names(request)
     if looked is None:
@@ -230,7 +230,7 @@ async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
     return found, names[-1]
 
 
-async def _add_children(core: Core, request: Request, found: list[Child]) -> list[Child]:
+async def _add_children(core: Core, request: ApiRequest, found: list[Child]) -> list[Child]:
     """Add a collection's children on the first page (RX4): they always fit one page."""
     if "below" in request.query:
         return found
@@ -240,13 +240,13 @@ async def _add_children(core: Core, request: Request, found: list[Child]) -> lis
     return [*inside, *(child for child in found if child.name not in known)]
 
 
-def _options(record: NodeRecord, request: Request) -> dict[str, str] | None:
+def _options(record: NodeRecord, request: ApiRequest) -> dict[str, str] | None:
     """Return the options, for owners only."""
     owner = record.affiliation(bare_jid(request.sender)) is Affiliation.OWNER
     return form_values(record.name, record.config) if owner else None
 
 
-def _browse(request: Request) -> Browse:
+def _browse(request: ApiRequest) -> Browse:
     return Browse(request.path.node, request.sender, (request.path.item,), 1)
 
 
@@ -254,7 +254,7 @@ def _is_there(looked: Result) -> bool:
     return isinstance(looked, Browsed) and bool(looked.items)
 
 
-def _message(request: Request, looked: Result) -> Message:
+def _message(request: ApiRequest, looked: Result) -> Message:
     """Return the one message that was looked at; raises Fault if it is not there."""
     if isinstance(looked, Refused):
         raise fault(looked)
@@ -273,7 +273,7 @@ def _end(node: str, ended: ItemOutcome) -> Response:
         return replies.outcome(node, replace(ended, envelope=b""))
 
 
-def _command(request: Request, part: requests.NewMessage | Fault) -> Publish | Fault:
+def _command(request: ApiRequest, part: requests.NewMessage | Fault) -> Publish | Fault:
     if isinstance(part, Fault):
         return part
     try:

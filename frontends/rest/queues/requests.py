@@ -24,7 +24,7 @@ from frontends.rest import paths
 from frontends.rest.errors import Fault
 from frontends.rest.http import fields as request_fields
 from frontends.rest.http import negotiation
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 
 GROUP_KEY: Final = "group-key"
 HINTS: Final = {
@@ -69,7 +69,7 @@ class NewMessage:
     exact: bool = False
 
 
-def options(request: Request) -> dict[str, tuple[str, ...]]:
+def options(request: ApiRequest) -> dict[str, tuple[str, ...]]:
     """Read the options of a queue, `{"options": {NAME: VALUE}}`; none without a body."""
     if not request.body:
         return {}
@@ -89,7 +89,7 @@ def options(request: Request) -> dict[str, tuple[str, ...]]:
 ACCEPT_PATCH: Final = {"Accept-Patch": negotiation.JSON}
 
 
-def declare(request: Request) -> Declare:
+def declare(request: ApiRequest) -> Declare:
     """Create a queue, under a generated name if the path has none."""
     wanted = options(request)
     # Validate first, so that a client learns about wrong options even if the queue exists.
@@ -97,12 +97,12 @@ def declare(request: Request) -> Declare:
     return Declare(request.path.node or None, request.sender, wanted)
 
 
-def configure(request: Request) -> Configure:
+def configure(request: ApiRequest) -> Configure:
     """Change options of a queue."""
     return Configure(request.path.node, request.sender, options(request))
 
 
-def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
+def publish(request: ApiRequest, item_id: str | None, ticket: str = "") -> Publish:
     """Publish the body of the request."""
     kind, key = request.headers.get("content-type", ""), request_fields.text(request.headers, GROUP_KEY)
     exact = bool(ticket) and GUID in request.headers
@@ -112,7 +112,7 @@ def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
     return message(request, sent, item_id, ticket)
 
 
-def message(request: Request, sent: NewMessage, item_id: str | None, ticket: str) -> Publish:
+def message(request: ApiRequest, sent: NewMessage, item_id: str | None, ticket: str) -> Publish:
     """Publish one message, which joins the trace of its request, if any."""
     if sent.key and (not is_printable(sent.key) or len(sent.key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
@@ -203,12 +203,12 @@ def read_headers(fields: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(ITEM): request_fields.text(fields, name) for name in fields if name.startswith(ITEM)}
 
 
-def publish_once(request: Request, guid: str) -> Publish:
+def publish_once(request: ApiRequest, guid: str) -> Publish:
     """Publish once under a client's id, which is also the ticket: it counts even after the item is gone (RX7)."""
     return publish(request, guid, guid)
 
 
-def guid(request: Request) -> str:
+def guid(request: ApiRequest) -> str:
     """Read the client's id of a message, `guid` or the header `Idempotency-Key`; empty if absent."""
     given = []
     if "guid" in request.query:
@@ -227,13 +227,13 @@ def idempotency_key(fields: Mapping[str, str]) -> str:
     return paths.item_id(request_fields.text(fields, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key")
 
 
-def redeem(request: Request) -> Redeem:
+def redeem(request: ApiRequest) -> Redeem:
     """Send the body of a reserved message."""
     whole = publish(request, request.path.item)
     return Redeem(whole.node, whole.sender, request.path.item, whole.envelope, whole.body_bytes, whole.key, whole.hints)
 
 
-def browse(request: Request) -> Browse | None:
+def browse(request: ApiRequest) -> Browse | None:
     """Browse a page of messages; None when an earlier page had the last of them."""
     after = request.query.get("after")
     if after == "":
@@ -245,7 +245,7 @@ def browse(request: Request) -> Browse | None:
     return Browse(request.path.node, request.sender, (), request_fields.page(request), begin)
 
 
-def wait(request: Request) -> int:
+def wait(request: ApiRequest) -> int:
     """Read how many seconds to wait for the end of a message."""
     text = request.query.get("wait", "0")
     seconds = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else WAIT_MOST + 1
@@ -254,13 +254,13 @@ def wait(request: Request) -> int:
     return seconds
 
 
-def names(request: Request) -> Nodes | None:
+def names(request: ApiRequest) -> Nodes | None:
     """List names of queues; None when an earlier page had the last of them."""
     below = request.query.get("below")
     return None if below == "" else Nodes(request.sender, NAMES_A_LOOK, below or "")
 
 
-def list_after(request: Request, name: str) -> Nodes:
+def list_after(request: ApiRequest, name: str) -> Nodes:
     """List the names after one."""
     return Nodes(request.sender, NAMES_A_LOOK, name)
 

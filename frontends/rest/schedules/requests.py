@@ -10,7 +10,7 @@ from broker.model.nodes.schedules import FIELDS, Schedule, check_id
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest.errors import Fault
 from frontends.rest.http import fields, negotiation
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 from frontends.rest.queues import batches, requests
 
 SAID: Final = tuple(name for name in FIELDS if name != "id")
@@ -19,7 +19,7 @@ SAID: Final = tuple(name for name in FIELDS if name != "id")
 _TRACE: Final = (trace.PARENT, trace.STATE)
 
 
-def put(request: Request) -> PutSchedule:
+def put(request: ApiRequest) -> PutSchedule:
     """Make or replace a schedule; the other fields of the body are those of a message in a batch."""
     said = _object(request)
     told: dict[str, Any] = {name: said[name] for name in SAID if name in said}
@@ -39,7 +39,7 @@ def put(request: Request) -> PutSchedule:
     )
 
 
-def switch(request: Request) -> PauseSchedule:
+def switch(request: ApiRequest) -> PauseSchedule:
     """Pause or resume a schedule."""
     said = _object(request)
     if said.keys() != {"paused"} or not isinstance(said["paused"], bool):
@@ -47,26 +47,26 @@ def switch(request: Request) -> PauseSchedule:
     return PauseSchedule(request.path.node, request.sender, _id(request), said["paused"])
 
 
-def remove(request: Request) -> RemoveSchedule:
+def remove(request: ApiRequest) -> RemoveSchedule:
     """Delete a schedule."""
     return RemoveSchedule(request.path.node, request.sender, _id(request))
 
 
-def one(request: Request) -> ListSchedules:
+def one(request: ApiRequest) -> ListSchedules:
     """Show one schedule."""
     return ListSchedules(request.path.node, request.sender, 1, id=_id(request))
 
 
-def page(request: Request) -> ListSchedules:
+def page(request: ApiRequest) -> ListSchedules:
     """List a page of schedules."""
     return ListSchedules(request.path.node, request.sender, fields.page(request), request.query.get("past", ""))
 
 
-def _id(request: Request) -> str:
+def _id(request: ApiRequest) -> str:
     return check_id(request.path.item)
 
 
-def _object(request: Request) -> dict[str, Any]:
+def _object(request: ApiRequest) -> dict[str, Any]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"the body must be {negotiation.JSON}")
     said = fields.parse_json(request.body)

@@ -50,7 +50,7 @@ from frontends.rest.errors import Fault, fault, write_problem
 from frontends.rest.formats import documents
 from frontends.rest.formats.views import Message
 from frontends.rest.http import fields, negotiation
-from frontends.rest.http.values import Request, Response
+from frontends.rest.http.values import ApiRequest, Response
 from frontends.rest.subscriptions import requests, views
 from frontends.rest.subscriptions.requests import LockRef, PullSubscription
 
@@ -65,7 +65,7 @@ _NOTHING: Final[Received | Refused] = Received((), 0)
 _log = structlog.get_logger("stanzaq.rest")
 
 
-async def create_subscription(core: Core, request: Request) -> Response:
+async def create_subscription(core: Core, request: ApiRequest) -> Response:
     """Subscribe to a queue, to all queues below a collection, or to several destinations (R12, R13)."""
     subscription_request = requests.subscription_request(request)
     name = new_pull_name(subscription_request.seconds)
@@ -94,7 +94,7 @@ async def create_subscription(core: Core, request: Request) -> Response:
     return views.answer_subscribed(views.ShownSubscription(subscription, subscription_request.destinations, outcome))
 
 
-async def list_subscriptions(core: Core, request: Request) -> Response:
+async def list_subscriptions(core: Core, request: ApiRequest) -> Response:
     """List a page of the sender's own subscriptions."""
     first, limit = fields.first(request), fields.page(request)
     found = (await result(core, Subscriptions(request.sender, None), SubscriptionList)).subscriptions
@@ -104,7 +104,7 @@ async def list_subscriptions(core: Core, request: Request) -> Response:
     return views.answer_subscriptions([each for each in shown if each], first, limit, len(mine))
 
 
-async def show_subscription(core: Core, request: Request) -> Response:
+async def show_subscription(core: Core, request: ApiRequest) -> Response:
     """Show the messages of a subscription and extend its lease, or stream them (R15, RX5)."""
     subscription = requests.of(request)
     wait = requests.wait(request)
@@ -119,7 +119,7 @@ async def show_subscription(core: Core, request: Request) -> Response:
     )
 
 
-async def delete_subscription(core: Core, request: Request) -> Response:
+async def delete_subscription(core: Core, request: ApiRequest) -> Response:
     """End a subscription, and return its messages (R14) unless they are to stay under their locks."""
     subscription, keep = requests.of(request), requests.read_keep(request)
     return _answer_done(
@@ -127,7 +127,7 @@ async def delete_subscription(core: Core, request: Request) -> Response:
     )
 
 
-async def show_held_message(core: Core, request: Request) -> Response:
+async def show_held_message(core: Core, request: ApiRequest) -> Response:
     """Show a message that a subscription holds under this lock."""
     lock_ref = requests.lock_ref(request)
     subscription = lock_ref.subscription
@@ -139,13 +139,13 @@ async def show_held_message(core: Core, request: Request) -> Response:
     raise _not_held_fault(lock_ref)
 
 
-async def acknowledge_message(core: Core, request: Request) -> Response:
+async def acknowledge_message(core: Core, request: ApiRequest) -> Response:
     """Acknowledge a message (R16)."""
     lock_ref = requests.lock_ref(request)
     return _answer_done(_report_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
 
 
-async def acknowledge_messages(core: Core, request: Request) -> Response:
+async def acknowledge_messages(core: Core, request: ApiRequest) -> Response:
     """Acknowledge several messages, each with its own result, and receive more if the request asks for that."""
     more = requests.read_next(request)
     wanted = [requests.lock_ref_at(request, each) for each in requests.addresses(request)]
@@ -158,7 +158,7 @@ async def acknowledge_messages(core: Core, request: Request) -> Response:
     return replies.answer_settled(results) if more is None else _answer_next(request, results, outcomes)
 
 
-async def complete_message(core: Core, request: Request) -> Response:
+async def complete_message(core: Core, request: ApiRequest) -> Response:
     """Acknowledge a message with a result for its publisher, and receive more if the request asks for that."""
     lock_ref, more = requests.lock_ref(request), requests.read_next(request)
     outcome = await core.ask(lock_ref.complete(request, more))
@@ -167,12 +167,12 @@ async def complete_message(core: Core, request: Request) -> Response:
     return _answer_done(_report_expired_lock(lock_ref, outcome), Retracted)
 
 
-async def release_message(core: Core, request: Request) -> Response:
+async def release_message(core: Core, request: ApiRequest) -> Response:
     """Return a message to its queue."""
     return await _give_back(core, request, dead_letter=False)
 
 
-async def renew_message(core: Core, request: Request) -> Response:
+async def renew_message(core: Core, request: ApiRequest) -> Response:
     """Renew a message's lock."""
     lock_ref = requests.lock_ref(request)
     outcome = _report_expired_lock(lock_ref, await core.ask(lock_ref.renew(request)))
@@ -182,12 +182,12 @@ async def renew_message(core: Core, request: Request) -> Response:
     return replies.answer_renewed(outcome)
 
 
-async def bury_message(core: Core, request: Request) -> Response:
+async def bury_message(core: Core, request: ApiRequest) -> Response:
     """Send a message to its queue's dead letters."""
     return await _give_back(core, request, dead_letter=True)
 
 
-def _receive(subscription: PullSubscription, request: Request) -> Receive:
+def _receive(subscription: PullSubscription, request: ApiRequest) -> Receive:
     """Return the fetch of a subscription; only its owner's, and not with HEAD, extends the lease (RFC 9110 §9.2.1)."""
     takes = subscription.owner == request.sender and not request.looks
     return Receive(
@@ -224,7 +224,7 @@ def _report_expiry(subscription: PullSubscription, outcome: Result) -> Result:
 
 
 async def _read_subscription(
-    core: Core, request: Request, subscription: PullSubscription
+    core: Core, request: ApiRequest, subscription: PullSubscription
 ) -> views.ShownSubscription | None:
     """Read a subscription; None when it has ended."""
     options = await core.ask(Options(subscription.node, request.sender, subscription.jid, ""))
@@ -238,7 +238,7 @@ async def _read_subscription(
     return views.ShownSubscription(subscription, known.record.destinations, options)
 
 
-async def _find(core: Core, request: Request, destination: str) -> None:
+async def _find(core: Core, request: ApiRequest, destination: str) -> None:
     """Check that a destination is there: a node that its subscriber may see, or a wildcard that matches something."""
     if not is_wildcard(destination):
         await result(core, Describe(destination, request.sender, as_owner=False), Described)
@@ -260,7 +260,7 @@ def _fault_of(lock_ref: LockRef, outcome: Result) -> Fault | None:
     return fault(reported) if isinstance(reported, Refused) else None
 
 
-def _answer_next(request: Request, results: Sequence[Fault | None], outcomes: Sequence[Result]) -> Response:
+def _answer_next(request: ApiRequest, results: Sequence[Fault | None], outcomes: Sequence[Result]) -> Response:
     """Answer for acknowledged messages, and with those that were received with the last one."""
     subscription, found = requests.of(request), _NOTHING
     # Without a lock of the subscription's owner, or while the core refuses all, nothing was asked.
@@ -272,7 +272,7 @@ def _answer_next(request: Request, results: Sequence[Fault | None], outcomes: Se
     return replies.answer_next(results, list(_readable(subscription, items)), refused, more=more)
 
 
-async def _give_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
+async def _give_back(core: Core, request: ApiRequest, *, dead_letter: bool) -> Response:
     lock_ref = requests.lock_ref(request)
     return _answer_done(
         _report_expired_lock(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked

@@ -29,7 +29,7 @@ from broker.model.results import HeldItem
 from frontends.rest import paths
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http import fields, negotiation
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 
 FORM: Final = "application/x-www-form-urlencoded"
 
@@ -115,7 +115,7 @@ class LockRef:
             next=more,
         )
 
-    def complete(self, request: Request, more: Next | None) -> Complete:
+    def complete(self, request: ApiRequest, more: Next | None) -> Complete:
         """Acknowledge the message with the body of the request as its result; a repeat gets the first answer."""
         kind = request.headers.get("content-type", "").strip()
         if kind and not payloads.is_type(kind):
@@ -125,14 +125,14 @@ class LockRef:
         about = self.node, self.subscription.jid, self.item, self.token, f"acknowledge {self.text}", self.partition
         return Complete(*about, envelope=envelope, body_bytes=size, next=more)
 
-    def renew(self, request: Request) -> RenewLock:
+    def renew(self, request: ApiRequest) -> RenewLock:
         """Renew its lock, for the seconds in the body if given, and tell that the worker has begun, and how far it is."""
         said = _fields(request, {"seconds", "progress", "note", "begun"})
         lock_ms = _read_whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
         told = _progress(said), _read_flag(said, "begun")
         return RenewLock(self.node, self.subscription.jid, self.item, self.token, self.partition, lock_ms, *told)
 
-    def give_back(self, request: Request, *, dead_letter: bool) -> Unlock:
+    def give_back(self, request: ApiRequest, *, dead_letter: bool) -> Unlock:
         """Return the message to its queue, or send it to the dead letters; a repeat gets the first answer."""
         said = _fields(request, {"reason"} if dead_letter else {"delay", "reason", "untried"})
         reason = said.get("reason", "")
@@ -179,7 +179,7 @@ def keep_known(owner: Jid, found: Iterable[Subscription]) -> list[PullSubscripti
     ]
 
 
-def of(request: Request) -> PullSubscription:
+def of(request: ApiRequest) -> PullSubscription:
     """Return the subscription in the path; raises Fault for an impossible id."""
     subscription = _read(request.path.subscription)
     if subscription is None:
@@ -199,7 +199,7 @@ def _read(text: str) -> PullSubscription | None:
     return subscription if owner and _NAME.fullmatch(name) and str(subscription) == text else None
 
 
-def lock_ref(request: Request) -> LockRef:
+def lock_ref(request: ApiRequest) -> LockRef:
     """Parse the message and lock of a request on the sender's own subscription."""
     subscription = of(request)
     if subscription.owner != request.sender:
@@ -215,7 +215,7 @@ def lock_ref(request: Request) -> LockRef:
     )
 
 
-def addresses(request: Request) -> list[str]:
+def addresses(request: ApiRequest) -> list[str]:
     """Read the addresses of messages to acknowledge together."""
     if not negotiation.is_json(request.headers.get("content-type", "")):
         detail = f"the addresses of messages must be {negotiation.JSON}"
@@ -228,7 +228,7 @@ def addresses(request: Request) -> list[str]:
     return said
 
 
-def lock_ref_at(request: Request, address: str) -> LockRef | Fault:
+def lock_ref_at(request: ApiRequest, address: str) -> LockRef | Fault:
     """Parse one of several addresses, all of the subscription in the path."""
     try:
         return lock_ref(_request(request, address))
@@ -238,7 +238,7 @@ def lock_ref_at(request: Request, address: str) -> LockRef | Fault:
         return refusal
 
 
-def _request(request: Request, address: str) -> Request:
+def _request(request: ApiRequest, address: str) -> ApiRequest:
     raw, _, query = address.partition("?")
     path = paths.read(raw.encode(errors="replace"))
     if path is None or path.pattern != paths.HELD or path.subscription != request.path.subscription:
@@ -246,7 +246,7 @@ def _request(request: Request, address: str) -> Request:
     return replace(request, path=path, query=_form(query.encode(errors="replace")))
 
 
-def subscription_request(request: Request) -> SubscriptionRequest:
+def subscription_request(request: ApiRequest) -> SubscriptionRequest:
     """Read the options of a new subscription, from JSON or a form (R12)."""
     said = _fields(request, {"destinations", "prefetch", "lease", "selector"})
     found = said.get("destinations", [])
@@ -264,12 +264,12 @@ def subscription_request(request: Request) -> SubscriptionRequest:
     )
 
 
-def wait(request: Request) -> int:
+def wait(request: ApiRequest) -> int:
     """Read how many seconds to wait for a message."""
     return _read_whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
 
 
-def read_next(request: Request) -> Next | None:
+def read_next(request: ApiRequest) -> Next | None:
     """Read how many more messages are wanted with an acknowledgement; None if that is not said. It renews the lease."""
     if "next" not in request.query:
         return None
@@ -278,7 +278,7 @@ def read_next(request: Request) -> Next | None:
     return Next(subscription.node, most, subscription.seconds * 1000)
 
 
-def read_keep(request: Request) -> bool:
+def read_keep(request: ApiRequest) -> bool:
     """Read whether the messages of a subscription that ends stay under their locks."""
     said = request.query.get("keep", "false")
     if said not in {"true", "false"}:
@@ -286,7 +286,7 @@ def read_keep(request: Request) -> bool:
     return said == "true"
 
 
-def _fields(request: Request, names: set[str]) -> dict[str, Any]:
+def _fields(request: ApiRequest, names: set[str]) -> dict[str, Any]:
     """Read the fields of a body; none without a body."""
     if not request.body:
         return {}

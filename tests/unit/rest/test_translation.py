@@ -13,7 +13,7 @@ from frontends.rest.auth import rate_limit
 from frontends.rest.errors import Fault
 from frontends.rest.formats.views import Child
 from frontends.rest.http import negotiation
-from frontends.rest.http.values import Request
+from frontends.rest.http.values import ApiRequest
 from frontends.rest.queues import handlers, requests, views
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")
@@ -31,7 +31,7 @@ async def test_a_message_that_ends_between_two_looks() -> None:
 
     path = paths.read(b"/messages/jobs/a")
     assert path is not None
-    request = Request(path, ALICE, {"wait": "5"}, wants=negotiation.JSON)
+    request = ApiRequest(path, ALICE, {"wait": "5"}, wants=negotiation.JSON)
     shown = await handlers.show_message(Ending(), request)  # type: ignore[arg-type]  # no more of a core is needed
     assert shown.status == 200 and b"acknowledged" in shown.body
 
@@ -117,5 +117,5 @@ def test_traces() -> None:
     """Issue 8: a message belongs to the trace of its request; without a valid one, to none."""
     parent = f"00-{'1' * 32}-{'2' * 16}-01"
     for given, found in (({"traceparent": parent}, {"traceparent": parent}), ({"traceparent": "x"}, {}), ({}, {})):
-        request = Request(paths.ResourcePath(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
+        request = ApiRequest(paths.ResourcePath(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
         assert dict(codec.unpack(requests.publish(request, None).envelope).headers) == found

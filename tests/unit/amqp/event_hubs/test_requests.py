@@ -41,14 +41,14 @@ def test_request() -> None:
     found = decoded(management.answer(asked, 202, "Accepted"))
     assert found.correlation_id == "m1" and found.body is None
     assert found.properties == {"status-code": int32(202), "status-description": "Accepted"}
-    assert management.request(Message(body={}).encode()) == management.Request()
+    assert management.request(Message(body={}).encode()) == management.ManagementRequest()
     with pytest.raises(types.Malformed):
         management.request(b"no message")
 
 
 def test_hub() -> None:
     """EX17: a hub has a name, a date and its partitions."""
-    found = decoded(management.answer(management.Request(), 200, "OK", management.hub("log", 5, 1_024))).body
+    found = decoded(management.answer(management.ManagementRequest(), 200, "OK", management.hub("log", 5, 1_024))).body
     assert found["name"] == "log" and found["created_at"] == 5 and found["partition_count"] == 1_024
     names = found["partition_ids"]
     assert isinstance(names, Array) and names.type == Data.STRING
@@ -70,7 +70,9 @@ def test_partition(earliest: str, latest: str, expected: Any) -> None:  # noqa: 
         first = numbers.number(offset(earliest)) if earliest else last
         expected = (first, last, offset(latest), 1_700_000_000_007, expected == "gone")
     replay = Replay(2, (), earliest and offset(earliest), offset(latest), offset(latest), gap=False, more=False)
-    found = decoded(management.answer(management.Request(), 200, "OK", management.partition("log", replay))).body
+    found = decoded(
+        management.answer(management.ManagementRequest(), 200, "OK", management.partition("log", replay))
+    ).body
     assert found["partition"] == "2"
     assert expected == (
         found["begin_sequence_number"],
