@@ -195,7 +195,7 @@ class Component:
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, _STOPPING)
         if isinstance(asked, BatchRequest):
-            outcomes = batches.Outcomes(asked)
+            outcomes = batches.BatchOutcomes(asked)
             self._submit(
                 iq.sender, partial(self._submit_rows, outcomes), partial(self._answer_batch, outcomes), len(asked.rows)
             )
@@ -229,7 +229,7 @@ class Component:
         except Exception as failure:  # noqa: BLE001  (reported to the sender, and logged if it is our fault)
             self._fail(iq, failure)
 
-    def _submit_rows(self, outcomes: batches.Outcomes, answer: Reply) -> None:
+    def _submit_rows(self, outcomes: batches.BatchOutcomes, answer: Reply) -> None:
         """Submit all commands of a batch in this turn of the event loop, in which the core gathers them into calls."""
         batch = outcomes.batch
         for number in batches.order(batch):
@@ -243,7 +243,7 @@ class Component:
                 _log.error("a request failed", exc_info=failure, **refusal_log.of_stanza(batch.iq.element))
                 reply(Refused(Problem.UNAVAILABLE))
 
-    def _end_row(self, outcomes: batches.Outcomes, answer: Reply, number: int, outcome: Result) -> None:
+    def _end_row(self, outcomes: batches.BatchOutcomes, answer: Reply, number: int, outcome: Result) -> None:
         """Note the outcome of a row; the last one answers the batch."""
         iq, command = outcomes.batch.iq, outcomes.batch.rows[number][1]
         last = outcomes.add(number, outcome)
@@ -260,7 +260,7 @@ class Component:
         if last:
             answer(outcome)
 
-    def _answer_batch(self, outcomes: batches.Outcomes, _: Result) -> None:
+    def _answer_batch(self, outcomes: batches.BatchOutcomes, _: Result) -> None:
         iq = outcomes.batch.iq
         try:
             self._stream.write(replies.result(iq, outcomes.write()))

@@ -92,16 +92,16 @@ def _is_passing(status: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class HttpOutcomes:
     """The answer to a request about several messages: the refusals, by what names a message in it."""
 
     refusals: Mapping[str, Refusal]
 
 
-def outcomes(names: Iterable[str], said: Mapping[str, Any]) -> Outcomes:
+def outcomes(names: Iterable[str], said: Mapping[str, Any]) -> HttpOutcomes:
     """Read the result of each message, in the order of the request."""
     results = zip(names, said["results"], strict=True)
-    return Outcomes({name: problem(each) for name, each in results if each["status"] >= HTTPStatus.BAD_REQUEST})
+    return HttpOutcomes({name: problem(each) for name, each in results if each["status"] >= HTTPStatus.BAD_REQUEST})
 
 
 def batch_body(rows: Iterable[str]) -> Content:

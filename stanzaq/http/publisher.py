@@ -50,7 +50,7 @@ class HttpSender:
             path = messages.batch_path(node)
             await self._connection.ask(what, "POST", path, [said], messages.read_refused_item, traced)
 
-    async def _send(self, where: tuple[str, Trace], items: Mapping[str, str]) -> messages.Outcomes | None:
+    async def _send(self, where: tuple[str, Trace], items: Mapping[str, str]) -> messages.HttpOutcomes | None:
         """Send items of one node and one trace once: without an answer each is sent by itself, so that one cannot stop others.
 
         Raises StanzaqError if they are refused together.

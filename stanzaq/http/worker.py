@@ -261,7 +261,7 @@ class HttpTransport:
             await self._connection.ask(what, "DELETE", path)
         return {}
 
-    async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.Outcomes | None:
+    async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.HttpOutcomes | None:
         """Acknowledge messages of a subscription, and receive as many, once: without an answer each is acknowledged by itself.
 
         Raises StanzaqError if they are refused together.

@@ -51,7 +51,7 @@ class XmppSender:
                 return
         await self._connection.ask(what, "set", stanzas.publish(outgoing.node, item))
 
-    async def _send(self, node: str, items: Mapping[str, str]) -> stanzas.Outcomes | None:
+    async def _send(self, node: str, items: Mapping[str, str]) -> stanzas.XmppOutcomes | None:
         """Send items once: if the answer is lost, or the service refuses them together, each is sent by itself."""
         answer = await self._connection.ask_once("set", stanzas.publish_all(node, "".join(items.values())))
         return None if answer is None or stanzas.refusal(answer) else stanzas.outcomes(answer)

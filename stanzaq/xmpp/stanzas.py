@@ -66,7 +66,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class XmppOutcomes:
     """The answer to a batch: refusals by item, and the earliest of the new deadlines."""
 
     refusals: Mapping[str, Refusal]
@@ -80,11 +80,11 @@ def refusal(iq: Element, item: str = "") -> Refusal | None:
     return outcomes(iq).refusals.get(item) if item else None
 
 
-def outcomes(iq: Element) -> Outcomes:
+def outcomes(iq: Element) -> XmppOutcomes:
     """Read the result of a batch: of a row that has an error, the refusal."""
     rows = ((row, row.find(f"{{{CLIENT}}}error")) for batch in iq for row in batch)
     refusals = {row.get("id", ""): _refusal(error) for row, error in rows if error is not None}
-    return Outcomes(refusals, next((batch.get("expires", "") for batch in iq), ""))
+    return XmppOutcomes(refusals, next((batch.get("expires", "") for batch in iq), ""))
 
 
 def is_log(iq: Element) -> bool:

@@ -266,7 +266,7 @@ class XmppTransport:
             if error.condition != "conflict":
                 raise
 
-    async def _send_about_lock(self, lock: Lock, what: str, row: str) -> stanzas.Outcomes | None:
+    async def _send_about_lock(self, lock: Lock, what: str, row: str) -> stanzas.XmppOutcomes | None:
         """Send a row about a lock, beside others or alone; None if the lock had already ended. Raises StanzaqError."""
         what = f"{what} {lock.item}"
         try:
@@ -280,7 +280,7 @@ class XmppTransport:
                 return None
             raise
 
-    async def _settle(self, node: str, rows: Mapping[str, str]) -> stanzas.Outcomes:
+    async def _settle(self, node: str, rows: Mapping[str, str]) -> stanzas.XmppOutcomes:
         """Send rows about locks until they are answered; raises StanzaqError if the service refuses them together."""
         payload = stanzas.settle(node, "".join(rows.values()))
         return stanzas.outcomes(await self._connection.ask(f"settle items of {node}", "set", payload))

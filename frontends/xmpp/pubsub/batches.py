@@ -33,7 +33,7 @@ _TWICE: Final = "the batch has the item {} twice"
 ReadRow = Callable[[Iq, str, Element], Command]
 
 
-class Outcomes:
+class BatchOutcomes:
     """The outcomes of a batch, as far as they are known."""
 
     def __init__(self, batch: BatchRequest) -> None:

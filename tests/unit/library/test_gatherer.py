@@ -16,7 +16,7 @@ from stanzaq.transport.interface import Content, Hints, Lock, Outgoing
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.publisher import XmppSender
-from stanzaq.xmpp.stanzas import Outcomes
+from stanzaq.xmpp.stanzas import XmppOutcomes
 from stanzaq.xmpp.worker import XmppTransport
 from tests.waiting import PATIENCE_SECONDS
 
@@ -26,12 +26,12 @@ ACCOUNT = Account.read("xmpp://a@example.org", None, "x", None, "required")
 class Sent:
     """Records batches and answers them."""
 
-    def __init__(self, outcomes: Outcomes | None = None) -> None:
+    def __init__(self, outcomes: XmppOutcomes | None = None) -> None:
         """Answer this to all."""
         self.all: list[tuple[str, str]] = []
         self._outcomes = outcomes
 
-    async def __call__(self, node: str, rows: Mapping[str, str]) -> Outcomes | None:
+    async def __call__(self, node: str, rows: Mapping[str, str]) -> XmppOutcomes | None:
         """Take one."""
         self.all.append((node, "".join(rows.values())))
         return self._outcomes
@@ -39,7 +39,7 @@ class Sent:
 
 async def test_one_turn() -> None:
     """What is asked about a node in one turn goes together, at its end; what is asked alone is left to its caller."""
-    done = Outcomes({}, "")
+    done = XmppOutcomes({}, "")
     sent = Sent(done)
     gatherer = Gatherer(sent)
     asked = [("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")]
@@ -50,7 +50,7 @@ async def test_one_turn() -> None:
 
 async def test_bounds() -> None:
     """A batch has at most 100 rows and each item once; one that is too large for it goes with the next, or alone."""
-    sent = Sent(Outcomes({}, ""))
+    sent = Sent(XmppOutcomes({}, ""))
     gatherer = Gatherer(sent)
     rows = [(str(number), ".") for number in range(150)]
     rows += [
@@ -69,7 +69,7 @@ async def test_bounds() -> None:
 async def test_refused_as_such() -> None:
     """If the service refuses the batch as such, each is asked alone."""
 
-    async def refuse(_node: str, _rows: Mapping[str, str]) -> Outcomes:
+    async def refuse(_node: str, _rows: Mapping[str, str]) -> XmppOutcomes:
         msg = "cannot settle"
         raise StanzaqError(msg)
 
@@ -87,7 +87,7 @@ async def test_refused_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
         slept.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    gatherer = Gatherer(Sent(Outcomes({"b": stanzas.Refusal("resource-constraint", "wait", "full", 60)}, "")))
+    gatherer = Gatherer(Sent(XmppOutcomes({"b": stanzas.Refusal("resource-constraint", "wait", "full", 60)}, "")))
     answers = await asyncio.gather(gatherer.ask("n", "a", ".", "ask"), gatherer.ask("n", "b", ".", "ask"))
     assert (answers[1], slept) == (None, [60])
 
@@ -95,7 +95,7 @@ async def test_refused_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_fault_keeps_its_own_row_alone() -> None:
     """An error that somebody keeps does not keep the payloads of the others of its batch."""
     payload = f"{object()}"
-    gatherer = Gatherer(Sent(Outcomes({"b": stanzas.Refusal("not-acceptable", "cancel", "")}, "")))
+    gatherer = Gatherer(Sent(XmppOutcomes({"b": stanzas.Refusal("not-acceptable", "cancel", "")}, "")))
     before = sys.getrefcount(payload)
     told = await asyncio.gather(
         gatherer.ask("n", "a", payload, "ask"), gatherer.ask("n", "b", ".", "ask"), return_exceptions=True
@@ -107,7 +107,7 @@ async def test_a_fault_keeps_its_own_row_alone() -> None:
 
 async def test_cancelled() -> None:
     """A row that is cancelled in its turn is not sent; when all are cancelled, the request is not repeated."""
-    sent, stopped = Sent(Outcomes({}, "")), asyncio.Event()
+    sent, stopped = Sent(XmppOutcomes({}, "")), asyncio.Event()
     gatherer = Gatherer(sent)
     first, *others = [asyncio.create_task(gatherer.ask("n", item, item, "ask")) for item in "abc"]
     await asyncio.sleep(0)

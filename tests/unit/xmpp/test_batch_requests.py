@@ -40,7 +40,7 @@ def _commands(batch: BatchRequest) -> list[object]:
 
 
 def _said(batch: BatchRequest, *of: Result) -> ET.Element | None:
-    outcomes = batches.Outcomes(batch)
+    outcomes = batches.BatchOutcomes(batch)
     done = [outcomes.add(number, outcome) for number, outcome in reversed(list(enumerate(of)))]
     assert done == [False] * (len(of) - 1) + [True]
     content = outcomes.write()
