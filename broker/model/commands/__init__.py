@@ -4,137 +4,17 @@
 repeat is recognised (Q27); empty: none. `partition` is where the item is; without it the item is searched for.
 """
 
-from broker.model.commands.admin import (
-    AdminCommand,
-    Disconnect,
-    Frontends,
-    InspectItems,
-    ListQuotas,
-    MoveItems,
-    Overview,
-    Release,
-    SetQuota,
-    ShowHistory,
-)
-from broker.model.commands.items import (
-    NO_TOKEN,
-    Bounce,
-    Browse,
-    Cancel,
-    Complete,
-    Confirm,
-    Deliver,
-    ItemCommand,
-    Locks,
-    PrepareMessage,
-    Publish,
-    ReadOutcome,
-    Receive,
-    Redeem,
-    Renew,
-    Reserve,
-    Retract,
-    RetractBatch,
-    Unlock,
-)
-from broker.model.commands.log import Bind, Commit, LogCommand, Partitions, Read, Reading, Unbind
-from broker.model.commands.nodes import (
-    Associate,
-    Children,
-    Configure,
-    Declare,
-    Delete,
-    Describe,
-    Dissociate,
-    NodeCommand,
-    Nodes,
-    Purge,
-    Stats,
-)
-from broker.model.commands.schedules import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule, ScheduleCommand
-from broker.model.commands.subscriptions import (
-    Affiliate,
-    Affiliations,
-    Approve,
-    ListPending,
-    ListRequests,
-    ListSubscribers,
-    ManageSubscribers,
-    Options,
-    Presence,
-    RenewOwnership,
-    SendPending,
-    SetSubscriptionOptions,
-    Subscribe,
-    SubscriptionCommand,
-    Subscriptions,
-    Unsubscribe,
-)
-
-__all__ = [
-    "NO_TOKEN",
-    "Affiliate",
-    "Affiliations",
-    "Approve",
-    "Associate",
-    "Bind",
-    "Bounce",
-    "Browse",
-    "Cancel",
-    "Children",
-    "Command",
-    "Commit",
-    "Complete",
-    "Configure",
-    "Confirm",
-    "Declare",
-    "Delete",
-    "Deliver",
-    "Describe",
-    "Disconnect",
-    "Dissociate",
-    "Frontends",
-    "InspectItems",
-    "ListPending",
-    "ListQuotas",
-    "ListRequests",
-    "ListSchedules",
-    "ListSubscribers",
-    "Locks",
-    "ManageSubscribers",
-    "MoveItems",
-    "Nodes",
-    "Options",
-    "Overview",
-    "Partitions",
-    "PauseSchedule",
-    "PrepareMessage",
-    "Presence",
-    "Publish",
-    "Purge",
-    "PutSchedule",
-    "Read",
-    "ReadOutcome",
-    "Reading",
-    "Receive",
-    "Redeem",
-    "Release",
-    "RemoveSchedule",
-    "Renew",
-    "RenewOwnership",
-    "Reserve",
-    "Retract",
-    "RetractBatch",
-    "SendPending",
-    "SetQuota",
-    "SetSubscriptionOptions",
-    "ShowHistory",
-    "Stats",
-    "Subscribe",
-    "Subscriptions",
-    "Unbind",
-    "Unlock",
-    "Unsubscribe",
-]
+from broker.model.commands.admin import *
+from broker.model.commands.admin import AdminCommand
+from broker.model.commands.items import *
+from broker.model.commands.items import ItemCommand
+from broker.model.commands.log import *
+from broker.model.commands.log import LogCommand
+from broker.model.commands.nodes import *
+from broker.model.commands.nodes import NodeCommand
+from broker.model.commands.schedules import *
+from broker.model.commands.schedules import ScheduleCommand
+from broker.model.commands.subscriptions import *
+from broker.model.commands.subscriptions import SubscriptionCommand
 
 Command = ItemCommand | SubscriptionCommand | LogCommand | NodeCommand | ScheduleCommand | AdminCommand

@@ -275,19 +275,19 @@ class Browse:
     subid: str | None = None
 
 
+HolderCommand = Retract | Cancel | Unlock | Renew
+"""Commands on one item, which is searched for in all partitions if they do not say where it is."""
+
 ItemCommand = (
     Publish
     | PrepareMessage
     | Deliver
     | Reserve
     | Redeem
-    | Retract
+    | HolderCommand
     | Complete
     | ReadOutcome
     | RetractBatch
-    | Cancel
-    | Unlock
-    | Renew
     | Locks
     | Receive
     | Bounce

@@ -2,96 +2,18 @@
 
 from broker.model.frozen import frozen
 from broker.model.problems import Problem
-from broker.model.results.admin import (
-    AdminResult,
-    Disconnected,
-    FrontendList,
-    FrontendStatus,
-    History,
-    InspectedItems,
-    MovedItems,
-    Overviewed,
-    QuotaList,
-    Released,
-    Sample,
-    Summary,
-)
-from broker.model.results.items import (
-    Browsed,
-    Cancelled,
-    Ended,
-    HeldItem,
-    HeldLocks,
-    ItemResult,
-    Published,
-    Received,
-    Renewed,
-    Reserved,
-    Retracted,
-    RetractedBatch,
-    Unlocked,
-)
-from broker.model.results.log import Bound, Event, Extents, LogResult, LogStart, Replay
-from broker.model.results.nodes import Counted, Declared, Described, Listing, NodeResult, Purged
-from broker.model.results.schedules import Scheduled, ScheduleList, ScheduleResult
-from broker.model.results.subscriptions import (
-    AffiliationList,
-    Managed,
-    OwnershipsRenewed,
-    Subscribed,
-    SubscriptionList,
-    SubscriptionResult,
-    Unaffiliated,
-    Unsubscribed,
-)
-
-__all__ = [
-    "AffiliationList",
-    "Bound",
-    "Browsed",
-    "Cancelled",
-    "Counted",
-    "Declared",
-    "Described",
-    "Disconnected",
-    "Done",
-    "Ended",
-    "Event",
-    "Extents",
-    "FrontendList",
-    "FrontendStatus",
-    "HeldItem",
-    "HeldLocks",
-    "History",
-    "InspectedItems",
-    "Listing",
-    "LogStart",
-    "Managed",
-    "MovedItems",
-    "Overviewed",
-    "OwnershipsRenewed",
-    "Published",
-    "Purged",
-    "QuotaList",
-    "Received",
-    "Refused",
-    "Released",
-    "Renewed",
-    "Replay",
-    "Reserved",
-    "Result",
-    "Retracted",
-    "RetractedBatch",
-    "Sample",
-    "ScheduleList",
-    "Scheduled",
-    "Subscribed",
-    "SubscriptionList",
-    "Summary",
-    "Unaffiliated",
-    "Unlocked",
-    "Unsubscribed",
-]
+from broker.model.results.admin import *
+from broker.model.results.admin import AdminResult
+from broker.model.results.items import *
+from broker.model.results.items import ItemResult, Received, Retracted
+from broker.model.results.log import *
+from broker.model.results.log import LogResult
+from broker.model.results.nodes import *
+from broker.model.results.nodes import NodeResult
+from broker.model.results.schedules import *
+from broker.model.results.schedules import ScheduleResult
+from broker.model.results.subscriptions import *
+from broker.model.results.subscriptions import SubscriptionResult, Unaffiliated
 
 
 @frozen

@@ -9,6 +9,7 @@ from broker.model.commands import (
     Cancel,
     Complete,
     Confirm,
+    HolderCommand,
     Publish,
     ReadOutcome,
     Renew,
@@ -83,7 +84,7 @@ def _refuse(code: bytes) -> Refused:
     return refuse(code, DETAILS.get(code, ""))
 
 
-def _deny(command: Retract | Unlock | Renew | Cancel, code: bytes, record: NodeRecord) -> Refused:
+def _deny(command: HolderCommand, code: bytes, record: NodeRecord) -> Refused:
     """Refuse a holder's command; a sender without access does not learn what exists (D3)."""
     closed = record.config.access_model is not AccessModel.OPEN
     if closed and code == b"item-not-found" and record.affiliation(bare_jid(command.sender)) is Affiliation.NONE:

@@ -103,7 +103,7 @@ def of_publish(command: items.Publish, count: int) -> int | PartitionChoice:
     return partition_of_id(command.item_id, count) if command.item_id else PartitionChoice.ANY
 
 
-def of_item(command: items.Retract | items.Cancel | items.Unlock | items.Renew, count: int) -> int:
+def of_item(command: items.HolderCommand, count: int) -> int:
     """Return the partition where an item is looked for first."""
     return partition_of_id(command.item_id, count) if command.partition is None else command.partition
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 import structlog
 
 from broker.model.commands import (
-    Cancel,
+    HolderCommand,
     Publish,
     Renew,
-    Retract,
     SetSubscriptionOptions,
     Subscribe,
-    Unlock,
     Unsubscribe,
 )
 from broker.model.frozen import frozen
@@ -337,9 +335,7 @@ class NodeRouter:
     async def _end_subscription(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return merge_outcomes(command, await self._partitioned.leave(command, partitions))
 
-    def _search_elsewhere(
-        self, command: Retract | Cancel | Unlock | Renew, home: int, reply: Reply, outcome: Outcome
-    ) -> None:
+    def _search_elsewhere(self, command: HolderCommand, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless another partition may have the item or an answer to the same request: then search them."""
         if not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
@@ -350,7 +346,7 @@ class NodeRouter:
         self._ask_each(asked, then(reply, self._send_to_holder, command, outcome))
 
     def _send_to_holder(
-        self, command: Retract | Cancel | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
+        self, command: HolderCommand, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
     ) -> None:
         """Send a command to the partition where its sender holds the item or was answered before, else where the item is."""
         found = {number: find for number, find in finds.items() if isinstance(find, Found)}
