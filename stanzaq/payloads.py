@@ -152,8 +152,8 @@ def _require_json(value: Any) -> None:  # noqa: ANN401
 class _UnsayableError(Exception):
     """JSON cannot say a value; `path` is where it is in the payload."""
 
-    def __init__(self, kind: type[Exception], told: str) -> None:
-        super().__init__(told)
+    def __init__(self, kind: type[Exception], text: str) -> None:
+        super().__init__(text)
         self.kind = kind
         self.path = ""
 

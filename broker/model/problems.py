@@ -119,9 +119,9 @@ class CoreUnavailable(Exception):  # noqa: N818
     The exception's text is for operators and has addresses; `detail` is for the client.
     """
 
-    def __init__(self, detail: str, problem: Problem = Problem.UNAVAILABLE, told: str = "") -> None:
-        """Keep the problem (unavailable, timed-out or out-of-memory), the client's detail, and what operators are told."""
-        super().__init__(told or detail)
+    def __init__(self, detail: str, problem: Problem = Problem.UNAVAILABLE, report: str = "") -> None:
+        """Keep the problem (unavailable, timed-out or out-of-memory), the client's detail, and the report for operators."""
+        super().__init__(report or detail)
         self.detail = detail
         self.problem = problem
 

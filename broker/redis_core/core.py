@@ -412,10 +412,10 @@ class RedisCore:
 
     # Used within the core.
 
-    async def _act(self, found: HeartbeatResult) -> None:
+    async def _act(self, result: HeartbeatResult) -> None:
         """Do what a heartbeat returned; a core that cannot send sweeps all when the last frontend dies or the first one comes."""
         if self._relay:
-            before, self.frontend = self.frontend, NO_FRONTEND if found.no_live_frontend else ""
+            before, self.frontend = self.frontend, NO_FRONTEND if result.no_live_frontend else ""
             if before != self.frontend:
                 # Sweeps skip subscribers that nobody can send to: they must be served once a frontend lives.
                 self.background(self._sweeper.sweep_all)
@@ -423,7 +423,7 @@ class RedisCore:
             # When Redis has no memory left, the next heartbeat registers the door.
             with contextlib.suppress(CoreUnavailable):
                 await self._door.beat()
-        await self._sweeper.act(found)
+        await self._sweeper.act(result)
         if self._quotas.due:
             self.background(self.quota_use.refresh)
         if self._handlers.subscriptions.has_ended:

@@ -104,7 +104,7 @@ class Handlers:
 
     async def remove(self, node: str, jid: Jid, whose: str = "") -> tuple[str, ...]:
         """End subscriptions and return their subids; the subscriber is notified of each lock that ends."""
-        return await self.subscriptions.remove(node, jid, whose, told=True)
+        return await self.subscriptions.remove(node, jid, whose, notices=True)
 
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
         """Change affiliations and apply the consequences."""

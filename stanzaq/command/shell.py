@@ -126,14 +126,14 @@ def _parent(text: str) -> tuple[str, str]:
     return unquote(node), unquote(item)
 
 
-def _work(asked: argparse.Namespace) -> None:
-    if asked.concurrency is not None and asked.concurrency < 1:
-        msg = f"--concurrency {asked.concurrency}: at least one job runs at once"
+def _work(options: argparse.Namespace) -> None:
+    if options.concurrency is not None and options.concurrency < 1:
+        msg = f"--concurrency {options.concurrency}: at least one job runs at once"
         raise _MisuseError(msg)
-    if asked.reload:
-        _reload(asked)
+    if options.reload:
+        _reload(options)
     else:
-        _import_worker(asked.worker).run(concurrency=asked.concurrency)
+        _import_worker(options.worker).run(concurrency=options.concurrency)
 
 
 def _import_worker(spec: str) -> Worker:
@@ -160,41 +160,41 @@ def _import_worker(spec: str) -> Worker:
     return worker
 
 
-def _reload(asked: argparse.Namespace) -> None:
+def _reload(options: argparse.Namespace) -> None:
     """Run the worker in another process, and a new one after each change."""
     if find_spec("watchfiles") is None:
         msg = "--reload needs watchfiles: pip install 'stanzaq[reload]'"
         raise _MisuseError(msg)
     from watchfiles import PythonFilter, run_process  # noqa: PLC0415
 
-    command = [sys.executable, "-m", "stanzaq", "worker", asked.worker]
-    if asked.concurrency is not None:
-        command += ["--concurrency", str(asked.concurrency)]
+    command = [sys.executable, "-m", "stanzaq", "worker", options.worker]
+    if options.concurrency is not None:
+        command += ["--concurrency", str(options.concurrency)]
     run_process(".", target=shlex.join(command), target_type="command", watch_filter=PythonFilter())
 
 
-def _publish(asked: argparse.Namespace) -> None:
-    if not asked.url:
+def _publish(options: argparse.Namespace) -> None:
+    if not options.url:
         msg = f"whose account? Set {URL}, or give --url, e.g. xmpp://publisher@example.org"
         raise _MisuseError(msg)
-    if asked.count < 1:
-        msg = f"--count {asked.count}: publish at least one"
+    if options.count < 1:
+        msg = f"--count {options.count}: publish at least one"
         raise _MisuseError(msg)
     show(logging.WARNING)
     try:
-        payload = _payload(asked)
+        payload = _payload(options)
         hints = {
-            "key": asked.key,
-            "delay": seconds(asked.delay),
-            "priority": asked.priority,
-            "ttl": asked.ttl,
-            "at": None if asked.at is None else _moment(asked.at),
-            "after": asked.after,
-            "regardless": asked.regardless,
-            "keep": asked.keep,
+            "key": options.key,
+            "delay": seconds(options.delay),
+            "priority": options.priority,
+            "ttl": options.ttl,
+            "at": None if options.at is None else _moment(options.at),
+            "after": options.after,
+            "regardless": options.regardless,
+            "keep": options.keep,
         }
-        publisher = Publisher(asked.url, service=asked.service, address=asked.address, tls=asked.tls)
-        asyncio.run(_send(publisher, asked.node, payload, asked.count, hints))
+        publisher = Publisher(options.url, service=options.service, address=options.address, tls=options.tls)
+        asyncio.run(_send(publisher, options.node, payload, options.count, hints))
     except (ValueError, TypeError) as fault:
         raise _MisuseError(str(fault)) from fault
 
@@ -216,28 +216,28 @@ def _moment(text: str) -> datetime:
         raise ValueError(msg) from None
 
 
-def _payload(asked: argparse.Namespace) -> Any:  # noqa: ANN401
+def _payload(options: argparse.Namespace) -> Any:  # noqa: ANN401
     """Read the payload; raises ValueError if it is not what it is called."""
-    if asked.json is not None:
-        return _json(asked.json.encode(), "--json")
-    if asked.stdin or asked.file == _STDIN:
+    if options.json is not None:
+        return _json(options.json.encode(), "--json")
+    if options.stdin or options.file == _STDIN:
         body = sys.stdin.buffer.read()
         try:
             return body.decode()
         except UnicodeDecodeError:
             return body
     try:
-        body = Path(asked.file).read_bytes()
+        body = Path(options.file).read_bytes()
     except OSError as fault:
         raise _MisuseError(str(fault)) from fault
-    kind, _encoding = mimetypes.guess_type(asked.file)
+    kind, _encoding = mimetypes.guess_type(options.file)
     if kind == JSON:
-        return _json(body, asked.file)
+        return _json(body, options.file)
     if kind in {XML, "text/xml"}:
         try:
             return ET.fromstring(body)  # noqa: S314  (the user's own file)
         except ET.ParseError as fault:
-            msg = f"{asked.file} is not XML: {fault}"
+            msg = f"{options.file} is not XML: {fault}"
             raise ValueError(msg) from None
     return Content(body, kind) if kind else body
 

@@ -76,9 +76,9 @@ def refusal(status: int, body: bytes, seconds: float = 0.0) -> Refusal:
     return _refusal(status, said.get("detail", "") if isinstance(said, dict) else "", seconds)
 
 
-def problem(said: Mapping[str, Any]) -> Refusal:
+def problem(document: Mapping[str, Any]) -> Refusal:
     """Read a problem document; one of several results names its own time to wait."""
-    return _refusal(said["status"], said["detail"], said.get("retry_after", 0.0))
+    return _refusal(document["status"], document["detail"], document.get("retry_after", 0.0))
 
 
 def _refusal(status: int, detail: str, seconds: float = 0.0) -> Refusal:
@@ -98,9 +98,9 @@ class HttpOutcomes:
     refusals: Mapping[str, Refusal]
 
 
-def outcomes(names: Iterable[str], said: Mapping[str, Any]) -> HttpOutcomes:
+def outcomes(names: Iterable[str], document: Mapping[str, Any]) -> HttpOutcomes:
     """Read the result of each message, in the order of the request."""
-    results = zip(names, said["results"], strict=True)
+    results = zip(names, document["results"], strict=True)
     return HttpOutcomes({name: problem(each) for name, each in results if each["status"] >= HTTPStatus.BAD_REQUEST})
 
 
@@ -169,10 +169,10 @@ def schedules_path(node: str) -> str:
     return f"/schedules/{_segment(node)}"
 
 
-def schedule(asked: Scheduling) -> dict[str, Any]:
+def schedule(request: Scheduling) -> dict[str, Any]:
     """Return the body that makes a schedule."""
-    said, _ = message("", asked.content, asked.headers, asked.hints)
-    return {**{name: value for name, value in said.items() if name != "guid"}, **asked.when}
+    said, _ = message("", request.content, request.headers, request.hints)
+    return {**{name: value for name, value in said.items() if name != "guid"}, **request.when}
 
 
 def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:
@@ -180,9 +180,9 @@ def cancellation(node: str, item: str) -> tuple[str, dict[str, Any]]:
     return f"/cancellations/{_segment(node)}", {"items": [item]}
 
 
-def read_refused_item(said: Mapping[str, Any]) -> Refusal | None:
+def read_refused_item(document: Mapping[str, Any]) -> Refusal | None:
     """Read the result of the one item that was sent or cancelled; None if that is done."""
-    (result,) = said["results"]
+    (result,) = document["results"]
     return None if result["status"] < HTTPStatus.BAD_REQUEST else problem(result)
 
 
@@ -208,18 +208,20 @@ def ended_path(node: str, item: str, seconds: int) -> str:
     return f"/messages/{_segment(node)}/{_segment(item)}?wait={seconds}"
 
 
-def read_end(said: Mapping[str, Any]) -> Outcome | None:
+def read_end(document: Mapping[str, Any]) -> Outcome | None:
     """Read how an item has ended; None if it has not."""
-    if said["state"] not in _ENDS:
+    if document["state"] not in _ENDS:
         return None
-    result = said.get("result")
+    result = document.get("result")
     return Outcome(
-        said["state"], said["reason"], None if result is None else Content(_body(result), result["content_type"])
+        document["state"],
+        document["reason"],
+        None if result is None else Content(_body(result), result["content_type"]),
     )
 
 
-def _body(said: Mapping[str, Any]) -> bytes:
-    return str(said["text"]).encode() if "text" in said else base64.b64decode(said["base64"])
+def _body(result: Mapping[str, Any]) -> bytes:
+    return str(result["text"]).encode() if "text" in result else base64.b64decode(result["base64"])
 
 
 @dataclass(frozen=True, slots=True)

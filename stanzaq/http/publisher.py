@@ -88,10 +88,10 @@ class HttpSender:
         finally:
             self._awaited -= 1
 
-    async def schedule(self, asked: Scheduling) -> Schedule:
+    async def schedule(self, request: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
-        path, body = messages.schedule_path(asked.node, asked.id), messages.schedule(asked)
-        return Schedule.read(await self._connection.ask(f"schedule {asked.id}", "PUT", path, body))
+        path, body = messages.schedule_path(request.node, request.id), messages.schedule(request)
+        return Schedule.read(await self._connection.ask(f"schedule {request.id}", "PUT", path, body))
 
     async def schedules(self, node: str) -> list[Schedule]:
         """List the schedules of a node. Raises StanzaqError if the service refuses."""

@@ -157,9 +157,9 @@ class Schedule:
     said: Mapping[str, str] = field(compare=False)
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> "Schedule":
+    def read(cls, words: Mapping[str, Any]) -> "Schedule":
         """Read the words of the service."""
-        told = {name.replace("-", "_"): str(value) for name, value in said.items()}
+        told = {name.replace("-", "_"): str(value) for name, value in words.items()}
         coming, gone = (datetime.fromisoformat(told[name]) if name in told else None for name in ("next", "last"))
         published, missed, skipped = (int(told[name]) for name in ("published", "missed", "skipped"))
         return cls(told["id"], told["state"], coming, gone, published, missed, skipped, told)
@@ -242,7 +242,7 @@ class Sender(Protocol):
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item that is about to be published with a reply; returns what waits for it."""
 
-    async def schedule(self, asked: Scheduling) -> Schedule:
+    async def schedule(self, request: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
 
     async def schedules(self, node: str) -> list[Schedule]:

@@ -198,7 +198,7 @@ class _Run:
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self._is_told = False
         self._telling: asyncio.TimerHandle | None = None
-        self._told: asyncio.Task[None] | None = None
+        self._announcement: asyncio.Task[None] | None = None
         self.began = False
         self.handling = asyncio.create_task(self._run_handler())
         self.task = asyncio.create_task(self._work())
@@ -240,7 +240,7 @@ class _Run:
             self._ended = True
             self.handling.cancel()
             renewing.cancel()
-            for each in (self._telling, self._told):
+            for each in (self._telling, self._announcement):
                 if each is not None:
                     each.cancel()
         # Cancelled before its handler started.
@@ -344,7 +344,7 @@ class _Run:
 
     def _tell_begun(self) -> None:
         if not (self._is_told or self._ended):
-            self._told = asyncio.create_task(self._renew_soon())
+            self._announcement = asyncio.create_task(self._renew_soon())
 
     async def _renew_soon(self) -> None:
         try:

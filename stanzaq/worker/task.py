@@ -58,25 +58,25 @@ def name_of(handler: Any) -> str:  # noqa: ANN401  (whatever a user registers)
     return str(getattr(inner, "__qualname__", None) or type(inner).__name__)
 
 
-def choose_place(handler: Handler, asked: RunIn | None) -> RunIn:
+def choose_place(handler: Handler, run_in: RunIn | None) -> RunIn:
     """Decide where a handler runs: by default coroutines in the loop, plain functions in threads. Raises TypeError."""
     is_coroutine = inspect.iscoroutinefunction(_called(handler))
-    if asked is None:
+    if run_in is None:
         return "loop" if is_coroutine else "thread"
-    if asked not in {"loop", "thread", "process"}:
-        msg = f"run_in={asked!r} for {name_of(handler)}: it is 'loop', 'thread' or 'process'"
+    if run_in not in {"loop", "thread", "process"}:
+        msg = f"run_in={run_in!r} for {name_of(handler)}: it is 'loop', 'thread' or 'process'"
         raise TypeError(msg)
-    if is_coroutine != (asked == "loop"):
+    if is_coroutine != (run_in == "loop"):
         kind = "coroutines run in the loop" if is_coroutine else "only coroutines run in the loop: write `async def`"
-        msg = f"run_in={asked!r} for {name_of(handler)}: {kind}"
+        msg = f"run_in={run_in!r} for {name_of(handler)}: {kind}"
         raise TypeError(msg)
-    if asked == "process" and (local := _local_part(handler)):
+    if run_in == "process" and (local := _local_part(handler)):
         msg = (
             f"run_in='process' for {name_of(handler)}: {local} cannot be imported in another process:"
             " write a function at the top level of a module"
         )
         raise TypeError(msg)
-    return asked
+    return run_in
 
 
 def _without_arguments(handler: Any) -> Any:  # noqa: ANN401

@@ -32,7 +32,7 @@ _HANDLER: Final = "QoS answers"
 _AT_ONCE: Final = 50
 """The most open messages to one address: receivers limit what they store for a sender, and would refuse more."""
 
-Asked = dict[str, tuple[MatchIDSender, "asyncio.Future[Element]"]]
+Requests = dict[str, tuple[MatchIDSender, "asyncio.Future[Element]"]]
 
 
 class XepQos(BasePlugin):
@@ -70,13 +70,13 @@ class XepQos(BasePlugin):
         self._numbers = itertools.count(1)
         self._online = asyncio.Event()
         self._carried: set[str] = set()
-        self._asked: Asked = {}
+        self._requests: Requests = {}
         self._under_way: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def plugin_init(self) -> None:
         """Register handlers for answers and for the stream's state."""
         # One handler for all requests: slixmpp tries every handler on every stanza.
-        self.xmpp.register_handler(Callback(_HANDLER, _Answers(self._asked), self._answered))
+        self.xmpp.register_handler(Callback(_HANDLER, _Answers(self._requests), self._answered))
         self.xmpp.add_event_handler("session_resumed", self.session_bind)
         self.xmpp.add_event_handler("disconnected", self._disconnected)
 
@@ -164,30 +164,30 @@ class XepQos(BasePlugin):
         iq["type"], iq["id"], iq["to"] = "set", request, sent.to
         iq.append(ET.fromstring(elements.request(sent)))  # noqa: S314  (written by `elements`)
         matcher = MatchIDSender({"id": request, "self": self.xmpp.boundjid, "peer": iq["to"]})
-        self._asked[request] = matcher, answered
+        self._requests[request] = matcher, answered
         try:
             self.xmpp.send(iq)
             await asyncio.wait([answered], timeout=patience)
         finally:
-            del self._asked[request]
+            del self._requests[request]
         return answered
 
     def _answered(self, stanza: StanzaBase) -> None:
-        _, answered = self._asked[stanza["id"]]
+        _, answered = self._requests[stanza["id"]]
         if not answered.done():
             answered.set_result(stanza.xml)
 
     def _disconnected(self, _: object) -> None:
         """Hold requests back until there is a stream, and cancel the wait for answers."""
         self._online.clear()
-        for _, answered in self._asked.values():
+        for _, answered in self._requests.values():
             answered.cancel()
 
 
 class _Answers(MatcherBase):
     """Matches the answers to open requests."""
 
-    _criteria: Asked
+    _criteria: Requests
 
     def match(self, xml: StanzaBase) -> bool:
         """Tell whether a stanza is an answer from somebody who may give it."""

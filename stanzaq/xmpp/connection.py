@@ -59,7 +59,7 @@ class XmppConnection:
         self._account = account
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
-        self._asked: dict[str, asyncio.Future[Element | None]] = {}
+        self._answers: dict[str, asyncio.Future[Element | None]] = {}
         self._sizes: dict[str, int] = {}
         self._stream: ClientXMPP | None = None
         self._unsent: list[str] = []
@@ -124,7 +124,7 @@ class XmppConnection:
         """Send a request once and return its answer; None when that is lost."""
         await self._up.wait()
         answer: asyncio.Future[Element | None] = asyncio.get_running_loop().create_future()
-        self._asked[name], self._sizes[name] = answer, len(payload.encode())
+        self._answers[name], self._sizes[name] = answer, len(payload.encode())
         try:
             self.send(f"<iq type='{kind}' id='{name}' to={quoteattr(self._account.service)}>{payload}</iq>")
             while not answer.done():
@@ -133,7 +133,7 @@ class XmppConnection:
                     return None
             return answer.result()
         finally:
-            self._asked.pop(name, None)
+            self._answers.pop(name, None)
             self._sizes.pop(name, None)
             if answer.done():
                 # Whoever asked may be leaving: then asyncio would complain that nobody took the fault.
@@ -141,12 +141,12 @@ class XmppConnection:
             # A fault refers to this frame, and the future to the fault.
             del answer
 
-    async def _service_is_away(self, told: Refusal) -> bool:
+    async def _service_is_away(self, fault: Refusal) -> bool:
         """Return whether the server answered for a service that is not connected, by forbidding to look for it elsewhere.
 
         The service itself tells everybody what it is (XEP-0030).
         """
-        if told.condition != "forbidden":
+        if fault.condition != "forbidden":
             return False
         element = await self._send_once(self._name(), "get", describe())
         about = None if element is None else refusal(element)
@@ -220,7 +220,7 @@ class XmppConnection:
                 task.cancel()
             if stream.is_violated and self._refuse_largest():
                 backoff.reset()
-            for answer in self._asked.values():
+            for answer in self._answers.values():
                 if not answer.done():
                     answer.set_result(None)
             await stream.drop()
@@ -228,7 +228,7 @@ class XmppConnection:
     def _refuse_largest(self) -> bool:
         """Refuse the request at which the server ended the stream: it would end each further one. False if there is none."""
         name = max(self._sizes, key=self._sizes.__getitem__, default="")
-        size, answer = self._sizes.get(name, 0), self._asked.get(name)
+        size, answer = self._sizes.get(name, 0), self._answers.get(name)
         if size <= _SURE_BYTES or answer is None or answer.done():
             return False
         msg = (
@@ -247,7 +247,7 @@ class XmppConnection:
             if self._listener is not None:
                 self._listener.message(stanza)
             return True
-        answer = self._asked.get(stanza.get("id", ""))
+        answer = self._answers.get(stanza.get("id", ""))
         if answer is None or stanza.get("type") not in {"result", "error"}:
             return False
         if not answer.done():
@@ -368,7 +368,7 @@ class _Stream:
                 "the server offers no way to log in that is safe on this connection: it needs TLS", final=True
             )
 
-    def _give_up(self, told: str, *, final: bool) -> None:
-        self._fault, self._final = told, final
+    def _give_up(self, reason: str, *, final: bool) -> None:
+        self._fault, self._final = reason, final
         self.xmpp.abort()
-        self._end(told)
+        self._end(reason)

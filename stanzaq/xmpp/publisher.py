@@ -81,9 +81,9 @@ class XmppSender:
             await self._find_end(node, item)
         return await asyncio.shield(ended)
 
-    async def schedule(self, asked: Scheduling) -> Schedule:
+    async def schedule(self, request: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
-        answer = await self._connection.ask(f"schedule {asked.id}", "set", stanzas.schedule(asked))
+        answer = await self._connection.ask(f"schedule {request.id}", "set", stanzas.schedule(request))
         return stanzas.read_schedules(answer)[0]
 
     async def schedules(self, node: str) -> list[Schedule]:

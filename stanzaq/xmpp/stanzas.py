@@ -240,11 +240,11 @@ def publish_all(node: str, items: str) -> str:
     return f"<publish xmlns='{STANZAQ}' node={quoteattr(node)}>{items}</publish>"
 
 
-def schedule(asked: Scheduling) -> str:
+def schedule(request: Scheduling) -> str:
     """Make or replace a schedule."""
-    words = "".join(f" {name}={quoteattr(text)}" for name, text in {"id": asked.id, **asked.when}.items())
-    inside = item(None, asked.content, asked.headers, asked.hints)
-    return f"<schedule xmlns='{STANZAQ}' node={quoteattr(asked.node)}{words}>{inside}</schedule>"
+    words = "".join(f" {name}={quoteattr(text)}" for name, text in {"id": request.id, **request.when}.items())
+    inside = item(None, request.content, request.headers, request.hints)
+    return f"<schedule xmlns='{STANZAQ}' node={quoteattr(request.node)}{words}>{inside}</schedule>"
 
 
 def schedules(node: str, after: str) -> str:

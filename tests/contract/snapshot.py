@@ -58,7 +58,7 @@ async def look(core: RedisCore, node: str) -> Snapshot:
     record = await core._store.read(node)
     assert record is not None
     routes = core.router(node)
-    await routes.known.renew()
+    await routes.cache.renew()
     parts = [await _part(core, record, number) for number in range(record.config.partitions)]
     members = await core.owners._members.members(node)
     return Snapshot(tuple(parts), {member.jid: member for member in members.values()})

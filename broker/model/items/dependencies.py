@@ -136,6 +136,6 @@ def read_record(text: bytes = b"") -> tuple[ParentState, ...]:
     return tuple(map(_parent, json.loads(text)["parents"])) if text else ()
 
 
-def _parent(found: dict[str, Any]) -> ParentState:
-    named = (found["item"], found["node"], found["life"], found["state"])
-    return ParentState(*named, found.get("partition"), found.get("token", ""))
+def _parent(parent: dict[str, Any]) -> ParentState:
+    named = (parent["item"], parent["node"], parent["life"], parent["state"])
+    return ParentState(*named, parent.get("partition"), parent.get("token", ""))

@@ -21,10 +21,10 @@ _BEGIN: Final = ("stanzaq-", "pubsub#")
 """Reserved names, and how the other reserved names begin."""
 
 
-def validate_headers(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+def validate_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return headers by name; raises MalformedRequest for a name that is empty, repeated or reserved."""
     found: dict[str, str] = {}
-    for name, text in said:
+    for name, text in pairs:
         if not name or name in found:
             raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header must have its own name, and a text")
         if name.lower() in _OURS or name.lower().startswith(_BEGIN):
@@ -35,6 +35,6 @@ def validate_headers(said: Iterable[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-def size(found: Mapping[str, str]) -> int:
+def size(headers: Mapping[str, str]) -> int:
     """Return their size in bytes, which counts towards the payload's."""
-    return sum(len(text.encode()) for pair in found.items() for text in pair)
+    return sum(len(text.encode()) for pair in headers.items() for text in pair)

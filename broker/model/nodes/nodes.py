@@ -183,9 +183,9 @@ def from_stored(options: Mapping[str, str]) -> NodeConfig:
 
 
 @lru_cache(maxsize=1_000)
-def _build_config(known: tuple[tuple[str, str], ...]) -> NodeConfig:
+def _build_config(options: tuple[tuple[str, str], ...]) -> NodeConfig:
     """Build a configuration; cached, since many nodes have the same one."""
-    return change_config(_DEFAULT, {name: (value,) for name, value in known})
+    return change_config(_DEFAULT, {name: (value,) for name, value in options})
 
 
 assert {option.attribute for option in OPTIONS} == {item.name for item in fields(NodeConfig) if item.init}

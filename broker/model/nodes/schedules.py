@@ -59,12 +59,12 @@ class Schedule:
     catch_up: CatchUp = CatchUp.LAST
 
     @classmethod
-    def read(cls, said: Mapping[str, str]) -> Self:
+    def read(cls, words: Mapping[str, str]) -> Self:
         """Read the words of a request, `FIELDS` by name; raises MalformedRequest."""
-        id_, cron, zone, every = (said.get(name, "") for name in ("id", "cron", "zone", "every"))
+        id_, cron, zone, every = (words.get(name, "") for name in ("id", "cron", "zone", "every"))
         cron = " ".join(cron.split())
         _check_id(id_)
-        if bool(cron) == ("every" in said):
+        if bool(cron) == ("every" in words):
             raise MalformedRequest(Problem.BAD_REQUEST, "a schedule has either cron or every")
         if zone and not cron:
             raise MalformedRequest(Problem.BAD_REQUEST, "a zone belongs to cron")
@@ -72,19 +72,19 @@ class Schedule:
             raise MalformedRequest(
                 Problem.BAD_REQUEST, f"cron has at most {CRON_CHARACTERS} characters, and zone {ZONE_CHARACTERS}"
             )
-        start, end = (_moment(said, name) for name in ("start", "end"))
+        start, end = (_moment(words, name) for name in ("start", "end"))
         if start is not None and end is not None and start > end:
             raise MalformedRequest(Problem.BAD_REQUEST, "a schedule ends after its start")
         return cls(
             id_,
             cron,
             zone or UTC if cron else UTC,
-            _span("every", every, MOST_EVERY_MS) if "every" in said else 0,
+            _span("every", every, MOST_EVERY_MS) if "every" in words else 0,
             start,
             end,
-            _span("jitter", said["jitter"], MOST_JITTER_MS, least=0) if said.get("jitter") else 0,
-            _choice(Overlap, "overlap", said.get("overlap") or Overlap.QUEUE.value),
-            _choice(CatchUp, "catchup", said.get("catchup") or CatchUp.LAST.value),
+            _span("jitter", words["jitter"], MOST_JITTER_MS, least=0) if words.get("jitter") else 0,
+            _choice(Overlap, "overlap", words.get("overlap") or Overlap.QUEUE.value),
+            _choice(CatchUp, "catchup", words.get("catchup") or CatchUp.LAST.value),
         )
 
     def write(self) -> dict[str, str]:
@@ -165,11 +165,11 @@ def _check_id(text: str) -> None:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the id of a schedule has 1 to {ID_BYTES} printable bytes")
 
 
-def _moment(said: Mapping[str, str], name: str) -> int | None:
-    if not said.get(name):
+def _moment(words: Mapping[str, str], name: str) -> int | None:
+    if not words.get(name):
         return None
     try:
-        at_ms = read_moment(said[name]) // 1000 * 1000
+        at_ms = read_moment(words[name]) // 1000 * 1000
     except ValueError as fault:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: {fault}") from None
     if not 0 <= at_ms < _YEAR_2200_MS:

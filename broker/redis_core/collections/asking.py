@@ -29,9 +29,9 @@ FIND_SECONDS: Final = 2.0
 class Askers:
     """Asks for the queues of one node."""
 
-    def __init__(self, known: NodeCache, tree: Tree, turns: Callable[[str], Turns]) -> None:
+    def __init__(self, cache: NodeCache, tree: Tree, turns: Callable[[str], Turns]) -> None:
         """Find the collections in `tree`, and ask each by its `turns`."""
-        self._known = known
+        self._cache = cache
         self._tree = tree
         self._turns_of = turns
         self._first = count()
@@ -75,7 +75,7 @@ class Askers:
 
     async def _find_above(self) -> tuple[str, ...]:
         """Return the collections above, read again now and then: behind the caller, since a master on the way may be away."""
-        record = await self._known.read()
+        record = await self._cache.read()
         # Most nodes have none, and their record says so.
         if record is None or not record.parent:
             return ()

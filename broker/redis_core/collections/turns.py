@@ -67,9 +67,9 @@ _WORDS: Final = 1_000
 class Turns:
     """Takes the turns of one collection."""
 
-    def __init__(self, known: NodeCache, tree: Tree, pipeline: Callable[[Partition], PartitionPipeline]) -> None:
+    def __init__(self, cache: NodeCache, tree: Tree, pipeline: Callable[[Partition], PartitionPipeline]) -> None:
         """Ask partitions by their `pipeline`; what is below the collection is read from `tree`."""
-        self._known = known
+        self._cache = cache
         self._tree = tree
         self._pipeline = pipeline
         self._names = count()
@@ -138,7 +138,7 @@ class Turns:
             return []
         levels = await self._tree.find_leaves(record)
         nodes = sorted({each.queue.node for _whose, each in references})
-        store = self._known.store
+        store = self._cache.store
         records = {each.name: each.add_admins(store.admins) for each in await store.read_all(nodes)}
         whose: dict[str, tuple[Jid, Scope | None]] = {}
         async for part in subscribers(self._ask_own, record.name, FIRST_PARTITION):
@@ -158,10 +158,10 @@ class Turns:
         ]
 
     def _ask_own(self, command: AnyCommand) -> asyncio.Future[Any]:
-        return ask_pipeline(self._pipeline(self._own(self._known.record)), command)
+        return ask_pipeline(self._pipeline(self._own(self._cache.record)), command)
 
     def _own(self, record: NodeRecord | None) -> Partition:
-        return record.partition(FIRST_PARTITION) if record is not None else Partition(self._known.node, "")
+        return record.partition(FIRST_PARTITION) if record is not None else Partition(self._cache.node, "")
 
     async def _run(self) -> None:
         try:
@@ -187,7 +187,7 @@ class Turns:
         afresh, self._afresh = self._afresh, False
         lent: Counter[Partition] = Counter()
         try:
-            record = await self._known.read()
+            record = await self._cache.read()
             if record is not None and record.config.collects:
                 name, until = f"{self._process}-{next(self._names)}", time.monotonic() + _LATE_SECONDS
                 rows = tuple(words.items()), tuple((queue, *what) for queue, what in asking.items())

@@ -72,7 +72,7 @@ class TakeOver:
 class Leave:
     """End a subscription and, with `release`, all its locks; `lapsed`: only if its lease is still expired.
 
-    Without a `subid` all subscriptions of the JID end. `told`: the subscriber is notified of each lock that ends.
+    Without a `subid` all subscriptions of the JID end. `notices`: the subscriber is notified of each lock that ends.
     """
 
     node: str
@@ -80,7 +80,7 @@ class Leave:
     lapsed: bool = False
     release: bool = True
     subid: str = ""
-    told: bool = False
+    notices: bool = False
 
 
 @frozen

@@ -28,7 +28,7 @@ class FoundSchedules:
     """Schedules, and Redis's time."""
 
     now_ms: int
-    found: tuple[FoundSchedule, ...]
+    schedules: tuple[FoundSchedule, ...]
 
 
 @frozen

@@ -117,28 +117,28 @@ class Sweeper:
         self._retry_at: dict[str, float] = {}
         self._sweeping = 0
         self._walk = asyncio.Lock()
-        self._asked = self._covered = 0
+        self._requests = self._covered = 0
         self._measured_ms = 0
         self._turns = 0
         self._scanned_nodes = 0
         self._to_scan: list[Partition] = []
         self._to_compare: list[NodeRouter] = []
 
-    async def act(self, found: HeartbeatResult) -> None:
+    async def act(self, result: HeartbeatResult) -> None:
         """Do the work that one heartbeat returned."""
-        if found.disconnected_by:
-            self._core.disconnected(found.disconnected_by)
+        if result.disconnected_by:
+            self._core.disconnected(result.disconnected_by)
             return
-        await self._sweep_due(found.due)
-        for notice in relay.decode_all(found.notices):
+        await self._sweep_due(result.due)
+        for notice in relay.decode_all(result.notices):
             self._core.notify(notice)
-        if found.state_unknown:
+        if result.state_unknown:
             self._core.background(self.sweep_all)
             self._core.served.doubt()
         if self._core.served.due:
             self._core.background(self._core.served.renew)
-        self._begin_takeovers(found.dead)
-        if found.early:
+        self._begin_takeovers(result.dead)
+        if result.early:
             return
         self._core.drop_idle()
         for pipeline in self._core.pipelines():
@@ -172,11 +172,11 @@ class Sweeper:
     async def _read_records(self, partitions: Sequence[Partition]) -> None:
         """Read the missing node records in one round trip."""
         routers = {partition.node: self._core.router(partition.node) for partition in partitions}
-        unknown = [node for node, each in routers.items() if each.known.record is None]
+        unknown = [node for node, each in routers.items() if each.cache.record is None]
         # When Redis is away, each sweep fails by itself.
         with contextlib.suppress(CoreUnavailable, OperationDefect):
             for record in await self._store.read_all(unknown) if unknown else ():
-                routers[record.name].known.store_record(record)
+                routers[record.name].cache.store_record(record)
 
     def _sweep(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
         self._core.router(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
@@ -234,11 +234,11 @@ class Sweeper:
 
         Those who ask for it meanwhile wait, and share one walk that begins after they have asked.
         """
-        self._asked += 1
-        asked = self._asked
+        self._requests += 1
+        asked = self._requests
         async with self._walk:
             if self._covered < asked:
-                covered = self._asked
+                covered = self._requests
                 await self._sweep_all()
                 self._covered = covered
 
@@ -393,9 +393,9 @@ class Sweeper:
         only the name in the list of all nodes: it is added again.
         """
         if not self._to_compare:
-            self._to_compare = [router for router in self._core.routers() if router.known.record]
+            self._to_compare = [router for router in self._core.routers() if router.cache.record]
         some, self._to_compare = self._to_compare[:most], self._to_compare[most:]
-        cached = [(router, record) for router in some if (record := router.known.record)]
+        cached = [(router, record) for router in some if (record := router.cache.record)]
         if not cached:
             return
         present = await self._store.are_present([record for _, record in cached])

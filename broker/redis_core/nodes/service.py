@@ -290,7 +290,7 @@ class NodeService:
             # The leaves stay: items that are held through the collection return to them, and holders are notified. What a
             # deletion that was cut short has noted is ended by the next one.
             for jid in through:
-                await self._ask(Leave(command.node, jid, told=True))
+                await self._ask(Leave(command.node, jid, notices=True))
             await self._tree_events.apply_in((record.name,))
             for jid in through:
                 await self._subscriptions.remove(command.node, jid)

@@ -174,11 +174,11 @@ def _retract_row(command: Retract, record: NodeRecord) -> dict[str, str | int | 
     return _request_row(command, record) | {"next": _next(command.next, record) if command.next else ""}
 
 
-def _next(asked: Next, record: NodeRecord) -> str:
+def _next(request: Next, record: NodeRecord) -> str:
     """Return what is received by the operation that acknowledges; empty where more than this partition is to be asked."""
-    if record.name != asked.node or record.config.partitions > 1:
+    if record.name != request.node or record.config.partitions > 1:
         return ""
-    return f"{asked.most} {asked.lease_ms}"
+    return f"{request.most} {request.lease_ms}"
 
 
 def _read_retracted(command: Retract, reply: list[Any], record: NodeRecord) -> Result:

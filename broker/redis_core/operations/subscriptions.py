@@ -144,7 +144,7 @@ def _leave_row(command: Leave, _record: NodeRecord) -> Values:
     return departure(command.subid or subid(command.jid), release=command.release) | {
         "which": "this" if command.subid else "all",
         "lapsed": "1" if command.lapsed else "",
-        "told": "1" if command.told else "",
+        "told": "1" if command.notices else "",
     }
 
 

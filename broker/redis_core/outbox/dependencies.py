@@ -232,11 +232,11 @@ def _read_reference(reference: str) -> tuple[str, Child, int]:
     return node, Child(life, int(number), position), int(index)
 
 
-def _note(node: str, child: Child, index: int, found: Awaited) -> NoteParent:
-    if found.outcome is not None:
-        return _end_of_parent(node, child, index, found.outcome)
+def _note(node: str, child: Child, index: int, parent: Awaited) -> NoteParent:
+    if parent.outcome is not None:
+        return _end_of_parent(node, child, index, parent.outcome)
     where = (node, child.incarnation, child.partition, child.position, index)
-    return NoteParent(*where, found.state, found.partition, found.token)
+    return NoteParent(*where, parent.state, parent.partition, parent.token)
 
 
 def _end_of_parent(node: str, child: Child, index: int, outcome: ItemOutcome) -> NoteParent:

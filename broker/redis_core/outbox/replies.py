@@ -30,7 +30,7 @@ class ReplyDeliverer:
     def __init__(self, core: DoorPort) -> None:
         """Send through `core`; end entries once its door is flushed and its stream has not broken meanwhile."""
         self._core = core
-        self._told: dict[Partition, list[str]] = {}
+        self._entries: dict[Partition, list[str]] = {}
 
     async def deliver(self, partition: Partition, page: OutboxPage) -> None:
         """Tell publishers how their items have ended; later, while the door has too much to write."""
@@ -42,10 +42,10 @@ class ReplyDeliverer:
             # Redis has no name for the item that is shorter and lasts: the id may have a new item.
             name = f"outcome:{partition.incarnation}:{partition.number}:{entry.about}"
             self._core.tell(ItemEnded(partition.node, outcome.publisher, outcome, name))
-        if partition not in self._told:
-            self._told[partition] = []
+        if partition not in self._entries:
+            self._entries[partition] = []
             self._core.background(partial(self._end, partition, breaks))
-        self._told[partition] += [entry.name for entry in page.entries]
+        self._entries[partition] += [entry.name for entry in page.entries]
 
     async def _end(self, partition: Partition, breaks: int) -> None:
         """End what was told in this turn of the event loop and while it was written."""
@@ -56,7 +56,7 @@ class ReplyDeliverer:
             while not (written := self._core.flushed()) and time.monotonic() < until:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
-            names = self._told.pop(partition)
+            names = self._entries.pop(partition)
         if written:
             await asyncio.sleep(_READ_SECONDS)
         if written and self._core.breaks == breaks:

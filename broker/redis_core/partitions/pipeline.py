@@ -82,20 +82,20 @@ _NOTHING_UNSEEN = float("inf")
 class PartitionPipeline:
     """Sends one partition's commands to Redis."""
 
-    def __init__(self, known: NodeCache, *, number: int, router: NodePort, server: Server, core: CorePort) -> None:
+    def __init__(self, cache: NodeCache, *, number: int, router: NodePort, server: Server, core: CorePort) -> None:
         """Make an idle pipeline for the partition `number` of a node; commands for another partition go to `router`."""
-        self.node = known.node
+        self.node = cache.node
         self.number = number
-        self._cache = known
+        self._cache = cache
         self._router = router
         self._server = server
-        self._store = known.store
+        self._store = cache.store
         self._core = core
         self._pending: deque[Request] = deque()
         self._batches: deque[Batch] = deque()
         self._running: Task[None] | None = None
         self._incarnation = ""
-        self._partition = Partition(known.node, "", number)
+        self._partition = Partition(cache.node, "", number)
         self._noted = False
         self._wide_calls = 0
         self._received = 0

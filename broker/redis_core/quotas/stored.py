@@ -45,7 +45,7 @@ class Quotas:
         """Know no quota until they are read."""
         self._server = server
         self._store, self.admins = store, store.admins
-        self._known: dict[str, Quota] = {}
+        self._limits: dict[str, Quota] = {}
         self._unreadable: dict[bytes, bytes] = {}
         self._failures = FailureLog("quotas not read")
         self._limiting: dict[Jid, dict[str, Quota]] = {}
@@ -72,8 +72,8 @@ class Quotas:
                 if self._unreadable.get(name) != text:
                     log.warning("a quota cannot be read", subject=name.decode(errors="replace"), error=str(error))
         self._unreadable = unreadable
-        if known != self._known:
-            self._known, self._limiting = known, {}
+        if known != self._limits:
+            self._limits, self._limiting = known, {}
         return known
 
     async def refresh(self) -> None:
@@ -110,11 +110,11 @@ class Quotas:
 
     def find_one(self, subject: str) -> Quota | None:
         """Return the quota of an owner or a domain."""
-        return self.find(Jid(subject))[subject] if "@" in subject else self._known.get(subject)
+        return self.find(Jid(subject))[subject] if "@" in subject else self._limits.get(subject)
 
     def find(self, owner: Jid) -> dict[str, Quota]:
         """Return the quotas by subject that hold for an owner, one with the bytes that an owner has by default."""
-        found = find_quotas(self._known, owner)
+        found = find_quotas(self._limits, owner)
         own = found.get(owner, Quota())
         return found | {owner: replace(own, bytes=self._default.bytes) if own.bytes is None else own}
 
@@ -158,7 +158,7 @@ class Quotas:
         """Return what all subjects use, for metrics: measuring takes at most a hundredth of the time."""
         began = time.monotonic()
         if began >= self._measure_at:
-            known = self._known.items()
+            known = self._limits.items()
             self._statuses = tuple([await self.status(*each) for each in known if each[0] != DEFAULT])
             self._measure_at = time.monotonic() + 100 * (time.monotonic() - began)
         return self._statuses

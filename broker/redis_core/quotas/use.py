@@ -168,10 +168,10 @@ class QuotaUse:
         if changes:
             await self._server.commands(changes)
 
-    def _find_used_up(self, known: Mapping[str, Use]) -> dict[str, Quota]:
+    def _find_used_up(self, uses: Mapping[str, Use]) -> dict[str, Quota]:
         """Return the quotas that are used up, by subject."""
         now_micros, found = self._now_ms() * 1000, dict[str, Quota]()
-        for subject, use in known.items():
+        for subject, use in uses.items():
             quota = self._quotas.find_one(subject)
             if quota is not None and use.refuse(subject, quota, now_micros) is not None:
                 found[subject] = quota
@@ -187,6 +187,6 @@ class QuotaUse:
         return int(min(max(at_micros, now) + made * interval, now + _DEBT_MICROS + _DEBT_PUBLISHES * interval))
 
 
-def _read(found: Mapping[bytes, bytes]) -> dict[str, Use]:
+def _read(lines: Mapping[bytes, bytes]) -> dict[str, Use]:
     """Read what was measured, as it is stored, by owner or domain."""
-    return {name.decode(): Use.parse(line.decode()) for name, line in found.items()}
+    return {name.decode(): Use.parse(line.decode()) for name, line in lines.items()}

@@ -42,6 +42,6 @@ class NodeCache:
         self.record = None
 
 
-def _is_older(newest: NodeRecord, found: NodeRecord) -> bool:
+def _is_older(newest: NodeRecord, record: NodeRecord) -> bool:
     """Return whether a record is older than one of the same incarnation."""
-    return newest.incarnation == found.incarnation and found.revision < newest.revision
+    return newest.incarnation == record.incarnation and record.revision < newest.revision

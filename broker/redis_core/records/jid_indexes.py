@@ -37,10 +37,10 @@ TrueEntries = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
 
 @frozen
 class Noted:
-    """When an entry was noted (Redis's ms), whether it was `known` before, and how many `others` the index had."""
+    """When an entry was noted (Redis's ms), whether it `existed` before, and how many `others` the index had."""
 
     at_ms: int
-    known: bool
+    existed: bool
     others: int
 
 

@@ -497,7 +497,7 @@ class NodeStore:
     async def _remove_noted(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
         """Remove noted entries whose change failed; entries known before stay."""
         for entry, each in zip(entries, noted, strict=True):
-            if each is not None and not each.known:
+            if each is not None and not each.existed:
                 await self.affiliated.remove([entry], each.at_ms)
 
     async def _has_affiliation(self, entries: Sequence[Entry]) -> set[Entry]:
@@ -522,20 +522,20 @@ def _count_entries(creator: Jid, node: str) -> list[Entry]:
 
 
 def _readable(
-    found: Iterable[
+    parts: Iterable[
         tuple[str, Mapping[bytes, bytes] | None, Mapping[bytes, bytes] | None, Mapping[bytes, bytes] | None]
     ],
 ) -> Iterator[NodeRecord]:
     """Read the parts of records, without nodes that are missing; an unreadable one is reported to who uses its node."""
-    for name, head, options, affiliations in found:
+    for name, head, options, affiliations in parts:
         if head and options is not None and affiliations is not None:
             with contextlib.suppress(CorruptRecord):
                 yield _record(name, head, options, affiliations)
 
 
-def _decode_names(found: Sequence[bytes]) -> tuple[str, ...]:
+def _decode_names(names: Sequence[bytes]) -> tuple[str, ...]:
     # Only somebody with redis-cli writes a name that is no text: it has no node.
-    return tuple(name.decode(errors="replace") for name in found)
+    return tuple(name.decode(errors="replace") for name in names)
 
 
 def _record(

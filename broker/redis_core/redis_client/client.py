@@ -55,10 +55,10 @@ class Link(Protocol):
 class Server:
     """Redis as the core sees it: operations and a few plain commands; safe to share between tasks of one loop."""
 
-    def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
+    def __init__(self, link: Link, operations: Mapping[str, Operation], timeout: float, library: str = "") -> None:
         """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is their library's name."""
         self._link = link
-        self.operations = found
+        self.operations = operations
         self.library = library
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()

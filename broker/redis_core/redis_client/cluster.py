@@ -29,15 +29,15 @@ class Cluster:
         """Begin with the seeds; connect to a node by `client_of`."""
         self._seeds = seeds
         self.client_of = client_of
-        self._known: frozenset[Address] = frozenset()
+        self._addresses: frozenset[Address] = frozenset()
         self._answers = FirstAnswer()
 
     async def find(self) -> Found:
         """Return each range of slots with its master; raises CoreUnavailable when no node knows."""
         last_fault = CoreUnavailable("no node of the cluster is known")
-        for answer in self._answers.ask(self._ask(address) for address in {*self._seeds, *self._known}):
+        for answer in self._answers.ask(self._ask(address) for address in {*self._seeds, *self._addresses}):
             try:
-                found, self._known = await answer
+                found, self._addresses = await answer
             except CoreUnavailable as error:
                 last_fault = error
             else:
@@ -57,7 +57,7 @@ class Cluster:
         for reply in (state, slots):
             # A server that is no cluster node answers with an error.
             if isinstance(reply, RedisError):
-                raise CoreUnavailable(str(reply), told=f"Redis at {address}: {fault(reply)}")
+                raise CoreUnavailable(str(reply), report=f"Redis at {address}: {fault(reply)}")
         if b"cluster_state:ok" not in state:
             msg = "the cluster is down"
             raise CoreUnavailable(msg)

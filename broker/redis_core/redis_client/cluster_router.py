@@ -38,7 +38,7 @@ class _PendingCommand:
 
     place: int
     slot: int
-    asked: Address | None = None
+    importer: Address | None = None
 
 
 class Finder(Protocol):
@@ -116,7 +116,7 @@ class ClusterRouter:
 
     def _no_master_fault(self) -> Unsent:
         """Return the fault of a slot without a master, with the reason if it is known."""
-        return Unsent(_NO_MASTER, told=": ".join(filter(None, (_NO_MASTER, self._failures.reason))))
+        return Unsent(_NO_MASTER, report=": ".join(filter(None, (_NO_MASTER, self._failures.reason))))
 
     async def _round(
         self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any]
@@ -125,13 +125,13 @@ class ClusterRouter:
         groups: dict[tuple[Address, bool], list[_PendingCommand]] = {}
         ways: dict[int, Address | None] = {}
         for pending in left:
-            owner = pending.asked or self._owners[pending.slot]
+            owner = pending.importer or self._owners[pending.slot]
             if owner is None:
                 replies[pending.place] = self._no_master_fault()
                 self._refresh()
             # A command waits if an earlier one of its slot goes to another node: it would overtake it.
-            elif ways.setdefault(pending.slot, pending.asked) == pending.asked:
-                groups.setdefault((owner, pending.asked is not None), []).append(pending)
+            elif ways.setdefault(pending.slot, pending.importer) == pending.importer:
+                groups.setdefault((owner, pending.importer is not None), []).append(pending)
         work = (self._exchange(*way, [lines[pending.place] for pending in group]) for way, group in groups.items())
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         lost: BaseException | None = None
@@ -165,7 +165,7 @@ class ClusterRouter:
             if pending.slot in overtaken or not _is_refused(reply):
                 overtaken.add(pending.slot)
             else:
-                repeated.append(replace(pending, asked=self._follow_redirection(pending.slot, reply)))
+                repeated.append(replace(pending, importer=self._follow_redirection(pending.slot, reply)))
         return repeated[::-1]
 
     def _follow_redirection(self, slot: int, reply: Exception) -> Address | None:

@@ -134,11 +134,11 @@ def drop_frames(error: _Fault) -> _Fault:
     return error.with_traceback(None)
 
 
-def _forbidden(said: str, named: str) -> Forbidden:
+def _forbidden(error: str, named: str) -> Forbidden:
     """Say what Redis does not allow its user."""
-    command = re.search("the ('[^']+') command", said)
+    command = re.search("the ('[^']+') command", error)
     refused = f"does not allow its user {f'the command {command[1]}' if command else 'what the queue does'}"
-    return Forbidden(f"{SINGLE} {refused}", told=f"{named} {refused}: see users of Redis in docs/operations.md")
+    return Forbidden(f"{SINGLE} {refused}", report=f"{named} {refused}: see users of Redis in docs/operations.md")
 
 
 def _describe_unreached(error: BaseException, named: str) -> CoreUnavailable:
@@ -147,8 +147,8 @@ def _describe_unreached(error: BaseException, named: str) -> CoreUnavailable:
         return CoreUnavailable(f"{SINGLE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
     process, login = (SENTINEL, "REDIS_SENTINEL_PASSWORD") if named.startswith(SENTINEL) else (SINGLE, "REDIS_URL")
     if setting := _setting_at_fault(error, process, login):
-        return CoreUnavailable(setting, told=_setting_at_fault(error, named, login))
-    return CoreUnavailable("Redis cannot be reached", told=f"{named} cannot be reached: {_reason(error)}")
+        return CoreUnavailable(setting, report=_setting_at_fault(error, named, login))
+    return CoreUnavailable("Redis cannot be reached", report=f"{named} cannot be reached: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:
@@ -467,7 +467,7 @@ def _unsent(error: Exception, where: str) -> Unsent:
     if isinstance(named, CoreUnavailable):
         return Unsent(named.detail, named.problem, str(named))
     detail = f"refuses connections: {str(error)[:200]}"
-    return Unsent(f"{SINGLE} {detail}", told=f"{where} {detail}")
+    return Unsent(f"{SINGLE} {detail}", report=f"{where} {detail}")
 
 
 def _describe_rejected(error: Exception, where: str) -> Unsent:
@@ -483,8 +483,8 @@ def _describe_rejected(error: Exception, where: str) -> Unsent:
         case CoreUnavailable() as named:
             return Unsent(named.detail, named.problem, str(named))
         case _ if isinstance(error, OtherCode):
-            return Unloaded(f"{SINGLE}: {error.fault}", told=f"{where}: {error}")
+            return Unloaded(f"{SINGLE}: {error.fault}", report=f"{where}: {error}")
         case _:
             detail = "rejects the operations"
             remedy = "install stanzaq again, or set REDIS_PACKAGING"
-            return Unloaded(f"{SINGLE} {detail}", told=f"{where} {detail}: {str(error)[:300]}: {remedy}")
+            return Unloaded(f"{SINGLE} {detail}", report=f"{where} {detail}: {str(error)[:300]}: {remedy}")

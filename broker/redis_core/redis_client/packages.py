@@ -138,9 +138,9 @@ class Packages:
         return cls(functions, scripts if packaging is Packaging.AUTO else None)
 
 
-def library_field(found: Any, field: bytes) -> Any:
+def library_field(listing: Any, field: bytes) -> Any:
     """Read a field of FUNCTION LIST: a map, or a list of names and values."""
-    return found[field] if isinstance(found, dict) else found[found.index(field) + 1]
+    return listing[field] if isinstance(listing, dict) else listing[listing.index(field) + 1]
 
 
 def library_code(listed: Any) -> str:

@@ -56,7 +56,7 @@ class Sentinels:
                 break
         if not named:
             msg = f"no sentinel knows a master of {self._service!r}"
-            raise CoreUnavailable(msg, told=f"{msg}: {last_fault}")
+            raise CoreUnavailable(msg, report=f"{msg}: {last_fault}")
         return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, named.most_common(1)[0][0])]
 
     async def _ask(self, sentinel: RedisNode) -> Address:

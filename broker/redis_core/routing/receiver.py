@@ -36,10 +36,10 @@ class Receiver:
     """Receives from the partitions of one node."""
 
     def __init__(
-        self, known: NodeCache, tree: Tree, pipeline: Callable[[Partition], PartitionPipeline], turns: Turns
+        self, cache: NodeCache, tree: Tree, pipeline: Callable[[Partition], PartitionPipeline], turns: Turns
     ) -> None:
         """Read the partitions from the node's record, or those below it from `tree`; a collection lends in its `turns`."""
-        self._known = known
+        self._cache = cache
         self._tree = tree
         self._pipeline = pipeline
         self._collection = turns
@@ -49,7 +49,7 @@ class Receiver:
 
     async def receive(self, now: ReceiveNow) -> Outcome:
         """Check the lease, see what is held, and receive what there is room for."""
-        record = await self._known.read()
+        record = await self._cache.read()
         if record is None:
             return GONE
         command, collects, takes = now.command, record.config.collects, now.takes
@@ -129,7 +129,7 @@ class Receiver:
         return found, short
 
     async def _receive_some(
-        self, now: ReceiveNow, selector: str, some: Mapping[Partition, ReceivedFrom], limit: int, found: _Found
+        self, now: ReceiveNow, selector: str, some: Mapping[Partition, ReceivedFrom], limit: int, outcomes: _Found
     ) -> tuple[int, int]:
         """Receive from queues below the collection at once; returns how many references it lent, and how many may be in use."""
         command = now.command
@@ -146,7 +146,7 @@ class Receiver:
             elif loan.names:
                 asked.append(replace(_part(now, each, len(loan.names), selector), below=True, loan=loan))
         more = await self._ask(asked)
-        found |= more
+        outcomes |= more
         # Without an answer only the queue knows what became of them.
         unused += [name for of in more.values() for name in of.unused]
         self._collection.book((name, "unused") for name in unused)
@@ -174,9 +174,9 @@ class Receiver:
         return {each: outcome for each, outcome in found if isinstance(outcome, ReceivedFrom)}
 
 
-def _held(found: Mapping[Partition, ReceivedFrom]) -> dict[Partition, int]:
+def _held(outcomes: Mapping[Partition, ReceivedFrom]) -> dict[Partition, int]:
     """Return how many items are held in each partition."""
-    return {each: of.received.held[each] for each, of in found.items()}
+    return {each: of.received.held[each] for each, of in outcomes.items()}
 
 
 def _choose(partitions: Sequence[Partition], now: ReceiveNow) -> list[Partition]:

@@ -95,18 +95,18 @@ class RoutingContext:
 class NodeRouter:
     """Routes the commands of one node to the pipelines of its partitions."""
 
-    def __init__(self, known: NodeCache, make: MakePipeline, context: RoutingContext) -> None:
+    def __init__(self, cache: NodeCache, make: MakePipeline, context: RoutingContext) -> None:
         """Make pipelines by `make` when they are first needed."""
         tasks, routers = context.tasks, context.routers
         self._subscribed = context.subscribed
-        self.known = known
+        self.cache = cache
         self._make = make
         self._tasks = tasks
         self._routers = routers
         self._partitioned = PartitionedSubscriptions(self.ask)
-        self.turns = Turns(known, context.tree, self._pipeline_of)
-        self._askers = Askers(known, context.tree, lambda name: routers(name).turns)
-        self._receiver = Receiver(known, context.tree, self._pipeline_of, self.turns)
+        self.turns = Turns(cache, context.tree, self._pipeline_of)
+        self._askers = Askers(cache, context.tree, lambda name: routers(name).turns)
+        self._receiver = Receiver(cache, context.tree, self._pipeline_of, self.turns)
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
@@ -115,7 +115,7 @@ class NodeRouter:
 
     def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Route a command; commands for one partition run in their order."""
-        record = self.known.record
+        record = self.cache.record
         if record is not None and self._reading is None:
             self._route(command, reply, record.config.partitions, cached=True)
         else:
@@ -135,18 +135,18 @@ class NodeRouter:
 
     def on_subscription_ended(self, jid: Jid) -> None:
         """End a subscription in all partitions that has ended in one of them."""
-        if self.known.record is None or self._count > 1:
-            self.submit(Leave(self.known.node, jid), ignore_outcome)
+        if self.cache.record is None or self._count > 1:
+            self.submit(Leave(self.cache.node, jid), ignore_outcome)
 
     @property
     def _collects(self) -> bool:
-        if self.known.record is not None:
-            self._collected = self.known.record.config.collects
+        if self.cache.record is not None:
+            self._collected = self.cache.record.config.collects
         return self._collected
 
     @property
     def _count(self) -> int:
-        record = self.known.record
+        record = self.cache.record
         return 1 if record is None else record.config.partitions
 
     def pipeline(self, number: int = 0) -> PartitionPipeline:
@@ -160,7 +160,7 @@ class NodeRouter:
         """Return the pipeline of a partition of this node, or of one below it."""
         return (
             self.pipeline(partition.number)
-            if partition.node == self.known.node
+            if partition.node == self.cache.node
             else self._routers(partition.node).pipeline(partition.number)
         )
 
@@ -170,11 +170,11 @@ class NodeRouter:
 
     def forget(self) -> None:
         """Drop the cached record; the next command reads it again."""
-        self.known.forget()
+        self.cache.forget()
 
     async def apply_tree(self) -> None:
         """Apply a change of what is below the collection, and end what is to end there. Raises CorruptRecord."""
-        record = await self.known.renew()
+        record = await self.cache.renew()
         self._receiver.forget()
         if record is not None and record.config.collects:
             await self.turns.withdraw(record)
@@ -209,13 +209,13 @@ class NodeRouter:
         refused: Refused | None = FAILED
         partitions = 0
         try:
-            record = await self.known.read()
+            record = await self.cache.read()
             refused = GONE if record is None else None
             partitions = 0 if record is None else record.config.partitions
         except CoreUnavailable as error:
             refused = Refused(error.problem, error.detail)
         except Exception:
-            log.exception("record not read", node=self.known.node)
+            log.exception("record not read", node=self.cache.node)
         finally:
             # Also when the task was cancelled.
             self._reading = None
@@ -231,7 +231,7 @@ class NodeRouter:
 
     def _route(self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> None:
         """Route a command; a cached record never refuses one, for the node may be another of its name by now."""
-        record = self.known.record
+        record = self.cache.record
         if (
             isinstance(command, Publish)
             and record is not None
@@ -249,16 +249,16 @@ class NodeRouter:
         elif where is PartitionChoice.ANY:
             self.pipeline(next(self._turns) % partitions).submit(command, reply)
         elif where is PartitionChoice.NOWHERE and cached:
-            self.known.forget()
+            self.cache.forget()
             self._queue(command, reply)
         else:
             self._route_to_several(command, reply, partitions, where)
 
     async def _check_subscribed(self, command: Publish) -> Refused | None:
-        if await self._subscribed(self.known.node, command.sender):
+        if await self._subscribed(self.cache.node, command.sender):
             return None
         # The record may be older than the publisher's affiliation.
-        record = await self.known.renew()
+        record = await self.cache.renew()
         return may.NOT_SUBSCRIBED if record is not None and may.must_be_subscribed(record, command) else None
 
     def _route_to_several(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
@@ -290,10 +290,10 @@ class NodeRouter:
             self._tasks.answer(self._receiver.receive(now), reply)
 
     def _subscribe(self, command: Subscribe | SetSubscriptionOptions, reply: Reply, partitions: int) -> None:
-        record = self.known.record
+        record = self.cache.record
         if isinstance(command, Subscribe) and record is not None and log_readers.makes_log_reader(command, record):
             # The partition to read depends on their number, and what the node is may have changed: read the record first.
-            self._tasks.answer(self.known.renew(), then(reply, self._subscribe_to_log, command))
+            self._tasks.answer(self.cache.renew(), then(reply, self._subscribe_to_log, command))
         elif isinstance(command, SetSubscriptionOptions) and partitions > 1:
             self._tasks.answer(self._partitioned.set_options(command, partitions), reply)
         else:
@@ -358,7 +358,7 @@ class NodeRouter:
         for number in first + there:
             self.pipeline(number).submit(command, reply)
             return
-        if self.known.record is None:
+        if self.cache.record is None:
             # The node has changed meanwhile: start over.
             self.submit(command, reply)
             return

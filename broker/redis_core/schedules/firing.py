@@ -160,9 +160,9 @@ class FiringSchedules:
             log.warning("a schedule has missed times", **about, count=after.missed - before.missed)
 
 
-def _add_headers(item: bytes, told: dict[str, str]) -> bytes:
+def _add_headers(item: bytes, headers: dict[str, str]) -> bytes:
     try:
         envelope = codec.unpack(item)
     except CorruptRecord:
         return item
-    return codec.pack(replace(envelope, headers={**envelope.headers, **told}))
+    return codec.pack(replace(envelope, headers={**envelope.headers, **headers}))

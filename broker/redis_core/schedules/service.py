@@ -41,13 +41,13 @@ class Schedules:
         """Make or replace a schedule; a repeat of the same request changes nothing."""
         schedule, hints = command.schedule, str(command.hints)
 
-        def change(found: Stored) -> ScheduleRecord | Result:
-            before = found.record
+        def change(stored: Stored) -> ScheduleRecord | Result:
+            before = stored.record
             same = before is not None and (before.schedule, before.key, before.hints) == (schedule, command.key, hints)
-            if before is not None and same and found.item == command.envelope:
+            if before is not None and same and stored.item == command.envelope:
                 return Scheduled(before.status())
-            anchor = found.at_ms // 1000 * 1000
-            first = Timetable(schedule, anchor).next_after(found.at_ms)
+            anchor = stored.at_ms // 1000 * 1000
+            first = Timetable(schedule, anchor).next_after(stored.at_ms)
             if first is None:
                 return _NEVER
             return ScheduleRecord(
@@ -71,12 +71,12 @@ class Schedules:
     async def pause(self, command: PauseSchedule) -> Result:
         """Pause or resume a schedule."""
 
-        def change(found: Stored) -> ScheduleRecord | Result:
-            if found.record is None:
+        def change(stored: Stored) -> ScheduleRecord | Result:
+            if stored.record is None:
                 return _UNKNOWN
-            if found.record.paused == command.paused:
-                return Scheduled(found.record.status())
-            return found.record.switch(found.at_ms, paused=command.paused)
+            if stored.record.paused == command.paused:
+                return Scheduled(stored.record.status())
+            return stored.record.switch(stored.at_ms, paused=command.paused)
 
         return await self._change(command, command.id, change)
 
@@ -118,17 +118,17 @@ class Schedules:
         return _BUSY
 
     async def _replace(
-        self, node: NodeRecord, found: Stored, changed: ScheduleRecord | Result, item: bytes
+        self, node: NodeRecord, stored: Stored, changed: ScheduleRecord | Result, item: bytes
     ) -> Result | None:
         """Store a change, `Done` deletes; None if the schedule has changed meanwhile."""
         if not isinstance(changed, ScheduleRecord | Done):
             return changed
         new = changed if isinstance(changed, ScheduleRecord) else None
-        old = found.record
+        old = stored.record
         if old is not None and old.firing_ms is not None and (item or new is None):
             # What it has begun belongs to the record and the item that go.
-            return await self._finish(node, found, old)
-        taken = await self._storage.replace(node, found, new, item)
+            return await self._finish(node, stored, old)
+        taken = await self._storage.replace(node, stored, new, item)
         if isinstance(taken, Refused) or taken is None:
             return taken
         if new is not None:
@@ -136,13 +136,13 @@ class Schedules:
         await self._firing.forget_ticket(node, None if old is None else old.last)
         return Done()
 
-    async def _finish(self, node: NodeRecord, found: Stored, record: ScheduleRecord) -> Refused | None:
+    async def _finish(self, node: NodeRecord, stored: Stored, record: ScheduleRecord) -> Refused | None:
         """Finish or give up what a schedule has begun to publish; returns a refusal if neither is certain."""
-        fired = await self._firing.publish(node, record, found.item)
+        fired = await self._firing.publish(node, record, stored.item)
         if isinstance(fired, Refused):
             if not fired.problem.is_unstored:
                 return fired
-            taken = await self._storage.replace(node, found, record.give_up())
+            taken = await self._storage.replace(node, stored, record.give_up())
         else:
-            taken = await self._storage.replace(node, found, record.note_fired(fired))
+            taken = await self._storage.replace(node, stored, record.note_fired(fired))
         return taken if isinstance(taken, Refused) else None

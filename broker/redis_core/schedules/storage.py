@@ -54,7 +54,7 @@ class ScheduleStorage:
         if isinstance(found, Refused):
             return found
         assert isinstance(found, FoundSchedules)
-        read = [Stored.read(found.now_ms, command.node, each.id, each.record, each.item) for each in found.found]
+        read = [Stored.read(found.now_ms, command.node, each.id, each.record, each.item) for each in found.schedules]
         return read or ([Stored(command.id, None, b"", b"", found.now_ms)] if command.id else [])
 
     async def replace(

@@ -201,9 +201,9 @@ def _first(ref: SubscriptionRef) -> Sequence[str]:
     return (subid(ref.jid),)
 
 
-def _cut_page(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
+def _cut_page(subscriptions: Iterable[Subscription], page: Page | None) -> SubscriptionList:
     """Return a page of subscriptions to one node, in their order."""
-    by_place = {each.place: each for each in found}
+    by_place = {each.place: each for each in subscriptions}
     places, wanted = sorted(by_place), page or Page(SHOWN)
     shown = tuple(by_place[place] for place in wanted.cut(places))
     more = len(shown) < len(places)

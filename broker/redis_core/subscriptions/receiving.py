@@ -101,9 +101,9 @@ class Receiving:
         """Acknowledge an item, and receive what its holder asks for with that."""
         return self._acknowledge(command, self._ask(command))
 
-    async def _acknowledge(self, command: Retract, asked: Awaitable[Outcome]) -> Result:
+    async def _acknowledge(self, command: Retract, answer: Awaitable[Outcome]) -> Result:
         assert command.next is not None
-        found, more = await asked, command.next
+        found, more = await answer, command.next
         if isinstance(found, AcknowledgedAndReceived):
             outcome, received = found.outcome, found.received
         else:

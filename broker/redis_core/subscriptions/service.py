@@ -87,7 +87,7 @@ class SubscriptionService:
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, _TOO_MANY)
         # A refusal does not change an earlier subscription of this JID; a retryable one leaves the new one undecided. The index
         # entry stays in both cases.
-        if isinstance(result, Subscribed) or (noted and noted.known):
+        if isinstance(result, Subscribed) or (noted and noted.existed):
             # The noted entry already counts, so nobody waits for this.
             start(self._settle_entry(entry))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
@@ -158,13 +158,13 @@ class SubscriptionService:
             self._expiring.discard(expired)
 
     async def remove(
-        self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False, told: bool = False
+        self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False, notices: bool = False
     ) -> tuple[str, ...]:
         """End a subscription, or all of a JID, and release all that it holds; returns the subids that ended.
 
-        With `told`, the subscriber is notified of each lock that ends.
+        With `notices`, the subscriber is notified of each lock that ends.
         """
-        ended, left = await leave_empty(self._ask, Leave(node, jid, lapsed, subid=whose, told=told))
+        ended, left = await leave_empty(self._ask, Leave(node, jid, lapsed, subid=whose, notices=notices))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
             if not (isinstance(left, Left) and left.others):
                 await self._remove_entry(node, jid)

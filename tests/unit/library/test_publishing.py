@@ -314,15 +314,15 @@ async def test_no_stanza_is_kept(why: str) -> None:
         asking: asyncio.Task[ET.Element | None] = asyncio.create_task(
             asked.ask_once("set", payload) if why == "stream lost" else asked.ask("publish", "set", payload)
         )
-        await until(lambda: asked._asked)
+        await until(lambda: asked._answers)
         match why:
             case "refused":
                 error = "<error type='cancel'><conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-                (name,) = asked._asked
+                (name,) = asked._answers
                 iq = f"<iq xmlns='jabber:client' id='{name}' type='error' from='queue.b'>{error}</iq>"
                 asked._hear(ET.fromstring(iq))
             case "stream lost":
-                for answer in asked._asked.values():
+                for answer in asked._answers.values():
                     answer.set_result(None)
                 del answer
             case "too large":
@@ -338,7 +338,7 @@ async def test_who_leaves_as_the_stream_ends() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _loop, about: said.append(about))
     asked._up.set()
     asking = asyncio.create_task(asked.ask("publish", "set", "x" * 20_000))
-    await until(lambda: asked._asked)
+    await until(lambda: asked._answers)
     assert asked._refuse_largest() and asking.cancel()
     await asyncio.wait({asking})
     del asking

@@ -65,6 +65,6 @@ async def test_core_refuses_what_has_no_row() -> None:
     """A command without a row is answered, and nothing goes to Redis."""
     core = RedisCore(Settings.model_validate({"xmpp_domain": "q.x", "xmpp_secret": "s"}), None)
     node = core.router("n")
-    node.known.store_record(NodeRecord("n", "i", 1, NodeConfig(), {}))
+    node.cache.store_record(NodeRecord("n", "i", 1, NodeConfig(), {}))
     result = await core.ask(Forgotten("n", Jid("me@x/1")))  # type: ignore[arg-type]
     assert isinstance(result, Refused) and result.problem is Problem.UNAVAILABLE
