@@ -44,8 +44,8 @@ def bench_core(
 
     Example: stanzaq bench core --partitions 8
     """
-    from bench import core, fair  # noqa: PLC0415
-    from bench import partitions as spread  # noqa: PLC0415
+    from bench.queue import core, fair  # noqa: PLC0415
+    from bench.queue import partitions as spread  # noqa: PLC0415
 
     if fairness and partitions is not None:
         refuse("The benchmark cannot run", "give --fair without --partitions")
@@ -73,7 +73,7 @@ def bench_scale(
 
     Example: stanzaq bench scale --processes 4
     """
-    from bench import predicted, scale  # noqa: PLC0415
+    from bench.scaling import predicted, scale  # noqa: PLC0415
 
     if save and processes is None:
         refuse("The benchmark cannot run", "give --processes with --save")
@@ -89,7 +89,7 @@ def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
 
     Example: stanzaq bench bounds --json
     """
-    from bench import bounds  # noqa: PLC0415
+    from bench.queue import bounds  # noqa: PLC0415
 
     raise typer.Exit(run_with_servers("The benchmark", partial(bounds.main, as_json=as_json, quick=quick)))
 
@@ -100,7 +100,7 @@ def bench_promptness(*, as_json: Json = False, quick: Quick = False) -> None:
 
     Example: stanzaq bench promptness --json
     """
-    from bench import promptness  # noqa: PLC0415
+    from bench.queue import promptness  # noqa: PLC0415
 
     raise typer.Exit(run_with_servers("The benchmark", partial(promptness.main, as_json=as_json, quick=quick)))
 
@@ -121,7 +121,7 @@ def bench_xmpp(
 
     Example: stanzaq bench xmpp --batch 20
     """
-    from bench import levels, xmpp  # noqa: PLC0415
+    from bench.doors import levels, xmpp  # noqa: PLC0415
 
     if qos and batch is not None:
         refuse("The benchmark cannot run", "give --qos or --batch")
@@ -135,7 +135,7 @@ def bench_worker(*, as_json: Json = False, quick: Quick = False) -> None:
 
     Example: stanzaq bench worker --json
     """
-    from bench import worker  # noqa: PLC0415
+    from bench.doors import worker  # noqa: PLC0415
 
     raise typer.Exit(run_with_servers("The benchmark", partial(worker.main, as_json=as_json, quick=quick)))
 
@@ -146,7 +146,7 @@ def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
 
     Example: stanzaq bench rest --json
     """
-    from bench import rest  # noqa: PLC0415
+    from bench.doors import rest  # noqa: PLC0415
 
     raise typer.Exit(run_with_servers("The benchmark", partial(rest.main, as_json=as_json, quick=quick)))
 
@@ -158,7 +158,7 @@ def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
     Example: stanzaq bench amqp --json
     """
     try:
-        from bench import amqp  # noqa: PLC0415
+        from bench.doors import amqp  # noqa: PLC0415
     except ModuleNotFoundError:
         refuse("The benchmark cannot run", "proton is missing: pip install 'stanzaq[amqp]'")
 

@@ -18,7 +18,7 @@ import redis
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from bench.core import BATCH, WORKERS, Bench
+from bench.queue.core import BATCH, WORKERS, Bench
 from bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from broker import keys
 from broker.analytics.facts import measure

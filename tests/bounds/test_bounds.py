@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.bounds import CALL, IDLE_COMMANDS, INDEPENDENT, NO_COST, PING, QUICK, Gauge, measure_cases
-from bench.growth import COSTS, IDLE, GrowthCost
-from bench.worst import CASES, Case
+from bench.queue.bounds import CALL, IDLE_COMMANDS, INDEPENDENT, NO_COST, PING, QUICK, Gauge, measure_cases
+from bench.queue.growth import COSTS, IDLE, GrowthCost
+from bench.queue.worst import CASES, Case
 from frontends.tools.servers.redis import RedisServer
 
 _TRIES = 5

@@ -11,7 +11,7 @@ import pytest
 
 # tests/bounds runs and checks each of them.
 ONE_BOUND_OF_EACH_KIND = """
-from bench import bounds
+from bench.queue import bounds
 bounds.CASES = [case for case in bounds.CASES if case.name == "purge"]
 bounds.COSTS, bounds.IDLE = bounds.COSTS[:1], bounds.IDLE[:1]
 bounds._SETTLED_SECONDS = 0.5

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.costs import fit_cost
-from bench.predicted import compare, shapes
-from bench.processes import Shape, Spent
+from bench.scaling.costs import fit_cost
+from bench.scaling.predicted import compare, shapes
+from bench.scaling.processes import Shape, Spent
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import Cost, Costs, Measured, read, read_costs
 from broker.scaling.model import (

@@ -13,7 +13,7 @@ import pytest
 from proton import ConnectionException, Message, SSLDomain, symbol
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached, SendException
 
-from bench.amqp_wire import Client
+from bench.doors.amqp_wire import Client
 from frontends.amqp.constants import DELAY
 from frontends.amqp.messages.message import DATA
 from frontends.amqp.protocol import types

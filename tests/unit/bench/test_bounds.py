@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.bounds import longest_call
+from bench.queue.bounds import longest_call
 
 
 def test_longest_call() -> None:

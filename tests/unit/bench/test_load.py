@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from bench import load
-from bench.load import Loop
+from bench.doors import load
+from bench.doors.load import Loop
 from frontends.tools.servers.process import ServerError
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bench.wire import Wire
+from bench.doors.wire import Wire
 
 _STREAM = b"<iq type='result' id='p1'/><message to='a'><lock item='7' token='9'/></message><iq type='result' id='p2'/>"
 

@@ -12,7 +12,7 @@ from typing import Final
 import redis
 from rich.console import Console
 
-from bench.amqp_wire import Client
+from bench.doors.amqp_wire import Client
 from bench.report import Row, show
 from broker.model.commands import Declare
 from broker.model.names import Jid

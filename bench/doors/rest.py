@@ -14,7 +14,7 @@ import bcrypt
 import uvloop
 from rich.console import Console
 
-from bench.http import CLIENTS, Client, rate
+from bench.doors.http import CLIENTS, Client, rate
 from bench.report import Row, row_at_least, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.process import Process, ServerError, free_port
@@ -49,7 +49,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         }
         frontend = stack.enter_context(Frontend(settings, "rest"))
         empty = Process(
-            [sys.executable, "-m", "bench.empty", str(empty_port)],
+            [sys.executable, "-m", "bench.doors.empty", str(empty_port)],
             directory=frontend.directory,
             log=frontend.directory / "empty.log",
         )

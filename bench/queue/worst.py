@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, ask_together
+from bench.queue.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, ask_together
 from broker import codec, keys
 from broker.model import offsets
 from broker.model.commands import (

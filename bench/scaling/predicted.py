@@ -13,10 +13,10 @@ import uvloop
 from rich.console import Console
 
 import broker.scaling
-from bench import costs
-from bench.load import WINDOW, WORKERS
-from bench.processes import BATCH, Shape, Spent, scene
+from bench.doors.load import WINDOW, WORKERS
 from bench.report import Row, row_without_target, show
+from bench.scaling import costs
+from bench.scaling.processes import BATCH, Shape, Spent, scene
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import NAME, Measured, read_costs
 from broker.scaling.model import Service, max_uses, uses

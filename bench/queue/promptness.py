@@ -16,7 +16,7 @@ from typing import Any, Final
 import uvloop
 from rich.console import Console
 
-from bench.core import BODY, Sink, settings
+from bench.queue.core import BODY, Sink, settings
 from bench.report import Row, row_at_most, show
 from broker import keys
 from broker.journal.schema import record

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import redis.asyncio as aioredis
 from rich.console import Console
 
-from bench.core import CALLS, Sink, settings
-from bench.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
+from bench.queue.core import CALLS, Sink, settings
+from bench.queue.growth import COSTS, IDLE, ROUNDS, GrowthCost, Idle
+from bench.queue.scene import Play, Scene
+from bench.queue.worst import CASES, Case
 from bench.report import Row, row_at_most, show
-from bench.scene import Play, Scene
-from bench.worst import CASES, Case
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory

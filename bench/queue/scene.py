@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.core import BASE, INTAKE, Bench, Sink, ask
+from bench.queue.core import BASE, INTAKE, Bench, Sink, ask
 from broker import keys
 from broker.model.commands import Command, Declare, Subscribe
 from broker.model.items.qos import Qos

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bench.scene import OWNER, Scene
+from bench.queue.scene import OWNER, Scene
 from broker import codec, keys
 from broker.model.commands import Associate, Declare, Publish, Retract, Subscribe
 from broker.model.items.items import Envelope

@@ -12,7 +12,7 @@ from typing import Final
 import uvloop
 from rich.console import Console
 
-from bench.promised import ACKNOWLEDGED, ASSURED, LEVELS, PLAIN, Messages
+from bench.doors.promised import ACKNOWLEDGED, ASSURED, LEVELS, PLAIN, Messages
 from bench.report import Row, row_at_most, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.ejabberd import Ejabberd

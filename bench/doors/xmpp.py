@@ -14,9 +14,9 @@ import redis.asyncio as aioredis
 import uvloop
 from rich.console import Console
 
-from bench.batches import Batches
-from bench.core import BODY
-from bench.load import STANZAS_PER_JOB, Jobs, Pubsub
+from bench.doors.batches import Batches
+from bench.doors.load import STANZAS_PER_JOB, Jobs, Pubsub
+from bench.queue.core import BODY
 from bench.report import Row, row_at_least, row_at_most, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.demo.tally import percentile

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Self
 
-from bench.wire import Session, Wire
+from bench.doors.wire import Session, Wire
 from frontends.tools.demo import stanzas
 from frontends.tools.servers.process import ServerError
 from frontends.xmpp import namespaces as ns

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from bench.load import PAYLOAD, Jobs
+from bench.doors.load import PAYLOAD, Jobs
 from frontends.xmpp import namespaces as ns
 
 PLAIN: Final = "plain"

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import redis as blocking
 
-from bench.batches import Batches
-from bench.core import CALLS
-from bench.load import WINDOW, Jobs
+from bench.doors.batches import Batches
+from bench.doors.load import WINDOW, Jobs
+from bench.queue.core import CALLS
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.ejabberd import Ejabberd

@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvloop
 from rich.console import Console
 
-from bench.load import WINDOW, Jobs
+from bench.doors.load import WINDOW, Jobs
 from bench.report import Row, row_at_least, row_without_target, show
 from frontends.tools.demo.frontend import Frontend
 from frontends.tools.servers.ejabberd import Ejabberd

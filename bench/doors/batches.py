@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Final, Self
 
-from bench.load import PAYLOAD, USUAL, WORKERS, Jobs, Loop
-from bench.wire import Session, Wire
+from bench.doors.load import PAYLOAD, USUAL, WORKERS, Jobs, Loop
+from bench.doors.wire import Session, Wire
 from frontends.xmpp import namespaces as ns
 
 _ITEM: Final = f"<item id='%d'>{PAYLOAD}</item>".encode()

@@ -15,7 +15,7 @@ import redis.asyncio as aioredis
 import uvloop
 from rich.console import Console
 
-from bench.core import BODY, CALLS, WORKERS, Sink, ask, settings
+from bench.queue.core import BODY, CALLS, WORKERS, Sink, ask, settings
 from bench.report import Row, row_at_most, row_without_target, show
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.names import Jid

@@ -13,7 +13,7 @@ import redis.asyncio as aioredis
 import uvloop
 from rich.console import Console
 
-from bench.core import BATCH, WORKERS, Bench, micros
+from bench.queue.core import BATCH, WORKERS, Bench, micros
 from bench.report import Row, row_at_most, row_without_target, show
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory

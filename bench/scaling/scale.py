@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from bench.core import BODY, Sink, ask, settings
+from bench.queue.core import BODY, Sink, ask, settings
 from bench.report import Row, row_at_most, show
 from broker.model.commands import Command, Declare, Nodes, Overview, Publish, Subscribe, Unsubscribe
 from broker.model.names import Jid, bare_jid

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from bench.core import WORKERS, Bench
-from bench.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene
+from bench.queue.core import WORKERS, Bench
 from bench.report import machine
+from bench.scaling.processes import BATCH, QUEUES, ProcessScene, Shape, Spent, scene
 from broker.redis_core.maintenance.heartbeat import Heartbeat, HeartbeatResult
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.wakeup import Wakeup

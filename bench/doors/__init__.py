@@ -1,0 +1,1 @@
+"""Loads over XMPP, HTTP and AMQP, and minimal clients that send them."""

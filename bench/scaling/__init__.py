@@ -1,0 +1,1 @@
+"""A larger service: how its costs grow, next to the model of docs/scaling.md."""
