@@ -6,7 +6,8 @@ A test cites a row by its name in its docstring or in a comment. Must not know w
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,9 @@ def find_citations(text: str) -> set[str]:
 def _sources(path: Path) -> Iterator[tuple[str, str]]:
     """Return the name and the source of each test of a file; without a name, the docstring of the file."""
     text = path.read_text()
+    if not find_citations(text):
+        # Most files cite nothing, and to parse one takes longer than to search it.
+        return
     tree = ast.parse(text)
     yield "", ast.get_docstring(tree) or ""
     lines = text.splitlines()
@@ -45,7 +49,8 @@ def _sources(path: Path) -> Iterator[tuple[str, str]]:
             yield node.name, "\n".join(lines[first - 1 : node.end_lineno])
 
 
-def find_tests() -> dict[str, list[str]]:
+@cache
+def find_tests() -> Mapping[str, Sequence[str]]:
     """Return the tests that cite each row, in the order of the rings."""
     found = defaultdict[str, list[tuple[int, str]]](list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):

@@ -14,7 +14,7 @@ Play = Callable[..., AbstractContextManager[Stage]]
 
 
 @pytest.fixture(scope="session")
-def house_for() -> Iterator[Callable[[Kind], House]]:
+def house_for(request: pytest.FixtureRequest) -> Iterator[Callable[[Kind], House]]:
     """Return the servers: the same for all tests of a kind, but new ones after a failed test."""
     with ExitStack() as stack:
         built: list[House] = []
@@ -22,7 +22,7 @@ def house_for() -> Iterator[Callable[[Kind], House]]:
         def give(kind: Kind) -> House:
             if not built or built[-1].ruined or built[-1].kind is not kind:
                 stack.close()
-                built.append(stack.enter_context(House.build(kind)))
+                built.append(stack.enter_context(House.build(kind, lambda: request.getfixturevalue("ejabberd"))))
             return built[-1]
 
         yield give

@@ -6,7 +6,7 @@ Servers are started by the main thread, with which they end.
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -33,6 +33,8 @@ MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 ROOT: Final = Path.cwd()
 
+DOMAIN: Final = f"faults-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.localhost"
+
 
 class Frontend(service.Frontend):
     """A frontend under a supervisor: `tree` has its program, `environment` is added to its settings."""
@@ -43,6 +45,7 @@ class Frontend(service.Frontend):
             redis_url,
             xmpp_port,
             secret,
+            XMPP_DOMAIN=DOMAIN,
             REDIS_TIMEOUT=str(REDIS_TIMEOUT),
             WATCHDOG_SECONDS=str(WATCHDOG_SECONDS),
             DRAIN_SECONDS=str(DRAIN_SECONDS),
@@ -124,8 +127,11 @@ class House:
 
     @classmethod
     @contextmanager
-    def build(cls, kind: Kind) -> Iterator[Self]:
-        """Start a Redis that loses nothing, or several that lose unreplicated writes, an XMPP server and three frontends."""
+    def build(cls, kind: Kind, shared: Callable[[], Ejabberd]) -> Iterator[Self]:
+        """Start a Redis that loses nothing, or several that lose unreplicated writes, and three frontends.
+
+        Only the faults of one Redis hit the XMPP server, too: the others have the `shared` one.
+        """
         with ExitStack() as stack:
             store: RedisServer | RedisCluster | RedisSentinels
             lossy = None
@@ -141,7 +147,7 @@ class House:
                     # live master.
                     promised = {"min-replicas-to-write": "1", "min-replicas-max-lag": "1"}
                     store = stack.enter_context(RedisSentinels(options=promised))
-            ejabberd = stack.enter_context(Ejabberd())
+            ejabberd = stack.enter_context(Ejabberd()) if kind is Kind.ONE else shared()
             disturbed = lossy.url if lossy else store.url
             frontends = [
                 stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret))

@@ -20,9 +20,8 @@ from frontends.tools.servers.ejabberd import Ejabberd
 from tests.faults import story, verdict
 from tests.faults.configured import retitle
 from tests.faults.facts import Evidence, Fact, What, now_ms
-from tests.faults.house import House, Player
+from tests.faults.house import DOMAIN, House, Player
 from tests.faults.player import CREDIT, POISON, RATE, passing
-from tests.journeys import service
 from tests.journeys.client import Client
 from tests.waiting import PATIENCE_SECONDS
 
@@ -34,7 +33,7 @@ also has to start the frontend.
 PUBLISHERS: Final = 2
 WORKERS: Final = 3
 
-_POLL_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.05
 _BROWSE_MOST: Final = 500
 
 
@@ -69,7 +68,7 @@ class Stage:
         options = {
             "accounts": self.house.ejabberd.anonymous,
             "port": str(self.house.ejabberd.c2s_port),
-            "service": service.DOMAIN,
+            "service": DOMAIN,
             "node": self.node,
             "queues": ",".join(self.queues),
             "lock_seconds": str(self.lock_seconds),
@@ -227,7 +226,7 @@ class _Visitor:
     """A short-lived client."""
 
     def __init__(self, ejabberd: Ejabberd) -> None:
-        self._client = Client(ejabberd.c2s_port, service.DOMAIN, ejabberd.anonymous)
+        self._client = Client(ejabberd.c2s_port, DOMAIN, ejabberd.anonymous)
 
     async def __aenter__(self) -> Client:
         await self._client.open()

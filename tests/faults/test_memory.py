@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import pytest
 import redis
 
 from broker import keys
@@ -26,18 +27,19 @@ from tests.faults.house import MEMORY_BYTES, Frontend
 from tests.waiting import PATIENCE_SECONDS
 
 OWNER: Final = Jid("owner@x")
-NODES: Final = 98
+NODES: Final = [20, pytest.param(98, marks=pytest.mark.soak)]
 DEAD: Final = 3
 
 
-def test_takeover_of_many_partitions(ejabberd: Ejabberd) -> None:
-    """Three of five frontends die at 100,352 partitions: the others take over within their memory, and stay ready."""
+@pytest.mark.parametrize("nodes", NODES)
+def test_takeover_of_many_partitions(ejabberd: Ejabberd, nodes: int) -> None:
+    """Three of five frontends die at 20,480 or 100,352 partitions: the others take over within their memory, and stay ready."""
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer(binary=redis_binary()))
         frontends = [
             stack.enter_context(Frontend(server.url, ejabberd.component_port, ejabberd.secret)) for _ in range(5)
         ]
-        asyncio.run(_make_nodes(server.url))
+        asyncio.run(_make_nodes(server.url, nodes))
         client = stack.enter_context(redis.Redis.from_url(server.url))
         assert _alive(client) == len(frontends)
         dead, rest = frontends[:DEAD], frontends[DEAD:]
@@ -60,10 +62,10 @@ def _peak(frontend: Frontend) -> int:
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
 
-async def _make_nodes(url: str) -> None:
+async def _make_nodes(url: str, nodes: int) -> None:
     # An administrator has no quota.
     core = RedisCore(CommandSettings(**ADMITTING, redis_url=url, admins=(OWNER,)), None)
-    for number in range(NODES):
+    for number in range(nodes):
         declared = await core.ask(Declare(f"n{number}", OWNER, {"stanzaq#partitions": (str(MAX_PARTITIONS),)}))
         assert isinstance(declared, Declared), declared
     await core.stop()

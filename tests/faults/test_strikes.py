@@ -17,7 +17,7 @@ from tests.faults.player import CREDIT
 from tests.faults.stage import WORKERS
 from tests.faults.strikes import LONG, SHORT, STRIKES, Strike, frontends_killed, network_swallows_replies
 
-_MOST = 4
+_MOST = 6
 """Faults in one play: they share its start and its end, and yet a failure names few."""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helm.charts import HELMS, having, refusal
+from tests.helm.charts import MAINLY_4, having, refusal
 
 CONTRADICTIONS = [
     (
@@ -248,7 +248,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize("version", MAINLY_4)
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [case[1:] for case in CONTRADICTIONS],
@@ -261,7 +261,14 @@ def test_contradictions(version: str, name: str, settings: list[str], sentence: 
     assert line.partition(sentence)[0].startswith("Error: execution error at (stanzaq/templates/")
 
 
-@pytest.mark.parametrize("version", HELMS)
+def test_refused_by_helm3() -> None:
+    """Helm 3 refuses both kinds of wrong values, too."""
+    (_, name, settings, sentence), (setting, path) = CONTRADICTIONS[0], UNREADABLE[0]
+    test_contradictions("helm3", name, settings, sentence)
+    test_unreadable("helm3", setting, path)
+
+
+@pytest.mark.parametrize("version", MAINLY_4)
 @pytest.mark.parametrize(("setting", "path"), UNREADABLE, ids=[case[0] for case in UNREADABLE])
 def test_unreadable(version: str, setting: str, path: list[str]) -> None:
     """An unknown key, a wrong type and a value out of range are refused by the schema, which names the place."""

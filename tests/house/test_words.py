@@ -109,6 +109,8 @@ def _found(files: Iterable[Path]) -> list[str]:
     return sorted(
         f"{name}: {word} (say {RETIRED[word]})"
         for name, path in names.items()
+        # A file without such a word at all need not be divided into names and prose.
+        if _retired(f"{name} {path.read_text()}")
         for word in _retired(f"{name} {_identifiers(path)}")
     )
 

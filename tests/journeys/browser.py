@@ -41,8 +41,8 @@ const clicked = arguments[0].closest('select') ?? arguments[0];
 clicked.addEventListener('click', () => { window.received = true; }, {capture: true, once: true});
 """
 _AXE: Final = """
-const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ['violations']}).then(
+const [rules, done] = arguments;
+axe.run(document, {resultTypes: ['violations'], ...rules.length && {runOnly: rules}}).then(
   found => done(found.violations.map(each => each.id + ': ' + each.nodes.map(node => node.html).join(' '))),
   fault => done([String(fault)]));
 """
@@ -143,11 +143,11 @@ class Browser:
         if PICTURES.is_dir():
             self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
 
-    def barriers(self) -> list[str]:
-        """Return the accessibility problems that axe finds."""
+    def barriers(self, *rules: str) -> list[str]:
+        """Return the accessibility problems that axe finds, by these of its rules or by all."""
         if not self.driver.execute_script("return typeof axe === 'object';"):
             self.driver.execute_script(AXE.read_text())
-        return list(self.driver.execute_async_script(_AXE))
+        return list(self.driver.execute_async_script(_AXE, rules))
 
     def complaints(self) -> list[str]:
         """Return the browser's errors since the last call; expected refusals are excluded by their status."""

@@ -41,6 +41,7 @@ def _rows(tmp_path: Path, what: str, *options: str, first: str = "") -> dict[str
     return rows
 
 
+@pytest.mark.soak
 def test_rows(tmp_path: Path) -> None:
     """A short run prints one JSON object with the machine and a row of each name; the exit code tells whether all hold."""
     rows = _rows(tmp_path, "xmpp")
@@ -73,6 +74,7 @@ def test_worker(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
+@pytest.mark.soak
 def test_rest(tmp_path: Path) -> None:
     """Messages are sent and acknowledged one by one over HTTP, next to an endpoint that does nothing."""
     rows = _rows(tmp_path, "rest")

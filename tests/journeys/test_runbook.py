@@ -27,6 +27,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 DOMAIN: Final = "runbook.localhost"
 ROOT: Final = Path(__file__).parents[2]
+_OF_THE_SHELL: Final = set("|&;<>()$`*?~#")
 INCARNATIONS: Final = {"8e71964d": "jobs", "5b1c2f60": "jobs/dead"}
 
 
@@ -69,10 +70,16 @@ class Desk:
 
     def _run(self, command: str) -> str:
         own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
-        more = {"PATH": f"{self.directory}:{os.environ['PATH']}", "COLUMNS": "250"}
-        environment = own | more | {f"STANZAQ_{name}": value for name, value in self.settings.items()}
+        environment = own | {"COLUMNS": "250"} | {f"STANZAQ_{name}": value for name, value in self.settings.items()}
+        program, *words = shlex.split(command)
+        if program == "stanzaq" and not _OF_THE_SHELL & set(command):
+            # It is forked, which starts it a second sooner than the shell does.
+            line = [sys.executable, "-m", "frontends.cli", *words]
+        else:
+            environment["PATH"] = f"{self.directory}:{os.environ['PATH']}"
+            line = ["/bin/sh", "-c", command]
         done = subprocess.run(
-            ["/bin/sh", "-c", command],
+            line,
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,

@@ -109,6 +109,7 @@ def test_mypy(programs: Path) -> None:
     assert said.startswith("Success"), said
 
 
+@pytest.mark.soak
 def test_pyright(programs: Path) -> None:
     """Pyright finds nothing."""
     said = _check(programs, PYRIGHT, "--pythonpath", sys.executable)

@@ -48,6 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.soak
 def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
     """Other times, modes and places of the files give the same bytes."""
     (tmp_path / "out").mkdir()

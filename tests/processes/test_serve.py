@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import yaml
 
 from frontends.tools.servers.ejabberd import Ejabberd
@@ -191,14 +190,3 @@ def test_without_redis(ejabberd: Ejabberd) -> None:
         assert code == 1 and "there is no stream to the XMPP server" in said
         frontend.send_signal(signal.SIGTERM)
         assert frontend.wait(PATIENCE_SECONDS) == 0
-
-
-def test_hung(ejabberd: Ejabberd, forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frontend under SIGSTOP is killed by its watchdog, so that the others get its share."""
-    port = free_port()
-    # A killed process cannot remove its temporary directory.
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with forks.suspended(), _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
-        _eventually(port, "/readyz", 200)
-        frontend.send_signal(signal.SIGSTOP)
-        assert frontend.wait(PATIENCE_SECONDS) == -signal.SIGKILL

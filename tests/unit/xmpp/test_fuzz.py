@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.model.names import Jid
@@ -164,6 +164,7 @@ def test_every_promise_is_read_or_refused(child: ET.Element, to: str) -> None:
         assert question.command.sender == "a@b/c"
 
 
+@settings(max_examples=30)
 @given(_elements(), st.sampled_from(["", "n"]))
 def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> None:
     """Whatever a message holds, it publishes one item, nothing, or is refused with an error that can be sent."""
@@ -175,6 +176,7 @@ def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> Non
         assert sent is None or sent.publish_once(Jid("a@b/c")).node
 
 
+@settings(max_examples=30)
 @given(_elements(), st.dictionaries(st.sampled_from(["from", "type", "id", "to"]), _texts, max_size=4))
 def test_messages_and_presences_raise_nothing(element: ET.Element, attributes: dict[str, str]) -> None:
     """Any other stanza is understood or ignored."""
