@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.house import House, Kind
+from tests.faults.player import RATE
 from tests.faults.stage import Stage
 
 Play = Callable[..., AbstractContextManager[Stage]]
@@ -37,12 +38,13 @@ def play(house_for: Callable[[Kind], House], request: pytest.FixtureRequest, tmp
     seed = f"{request.config.getoption('randomly_seed')}/{request.node.name}"
     print(f"seed: {seed}")  # noqa: T201  (shown when the test fails)
     chance = random.Random(seed)
+    rate = 2 * RATE if request.node.get_closest_marker("soak") else RATE
 
     @contextmanager
     def played(lock_seconds: int, kind: Kind = Kind.ONE, leaves: int = 0) -> Iterator[Stage]:
         house = house_for(kind)
         try:
-            with Stage(house, chance, tmp_path, lock_seconds, leaves).played() as stage:
+            with Stage(house, chance, tmp_path, lock_seconds, leaves, rate).played() as stage:
                 yield stage
         except BaseException:
             house.ruined = True

@@ -22,8 +22,8 @@ from tests.faults.facts import Fact, Notebook, What, now_ms
 from tests.journeys.client import STANZAQ, STANZAS, Answer, Client, Delivery, Ended, rows
 
 CREDIT: Final = 10
-RATE: Final = 20
-"""Items a second of one publisher."""
+RATE: Final = 10
+"""Items a second of one publisher; in the soak ring it is twice as much."""
 
 TRY_SECONDS: Final = 1.5
 """After so long a request is sent again, with its id: the frontend that had it may be dead. So it is with a connection."""
@@ -91,7 +91,7 @@ class Player:
 class Publisher(Player):
     """Publishes at a constant rate; unanswered items are published again on the next connection."""
 
-    async def run(self, name: str, queues: Sequence[str]) -> None:
+    async def run(self, name: str, queues: Sequence[str], rate: float) -> None:
         """Publish to the queues in turn until told to stop, and then until all are answered."""
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
@@ -109,7 +109,7 @@ class Publisher(Player):
                 queue = queues[number % len(queues)]
                 group.create_task(self._publish(queue, items, room))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), many / RATE)
+                    await asyncio.wait_for(stopping.wait(), many / rate)
                     break
         keeper.cancel()
         await _closed(self._client)
@@ -293,14 +293,14 @@ def main() -> None:
     """Run as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=["publisher", "worker"])
-    for name in ("directory", "name", "port", "service", "accounts", "node", "queues", "lock_seconds", "seed"):
+    for name in ("directory", "name", "port", "service", "accounts", "node", "queues", "lock_seconds", "seed", "rate"):
         parser.add_argument(f"--{name}", required=True)
     chosen = parser.parse_args()
     notebook = Notebook(Path(chosen.directory) / f"{chosen.name}.facts")
     queues = chosen.queues.split(",")
     where = (int(chosen.port), chosen.service, chosen.accounts, notebook)
     if chosen.part == "publisher":
-        asyncio.run(Publisher(*where).run(chosen.name, queues))
+        asyncio.run(Publisher(*where).run(chosen.name, queues, float(chosen.rate)))
     else:
         seed = f"{chosen.seed}/{chosen.name}"
         asyncio.run(Worker(*where).run(chosen.node, queues, float(chosen.lock_seconds), seed))

@@ -49,6 +49,7 @@ class Stage:
     directory: Path
     lock_seconds: int
     leaves: int = 0
+    rate: int = RATE
     node: str = ""
     """The node that workers subscribe to."""
     queues: list[str] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Stage:
             "queues": ",".join(self.queues),
             "lock_seconds": str(self.lock_seconds),
             "seed": str(self.random.random()),
+            "rate": str(self.rate),
         }
         self.workers = [Player(self.directory, "worker", f"w{number}", options) for number in range(WORKERS)]
         self.publishers = [Player(self.directory, "publisher", f"p{number}", options) for number in range(PUBLISHERS)]
@@ -126,7 +128,7 @@ class Stage:
 
     def recover(self) -> None:
         """Wait until items flow again, at half the rate of publishing at least, and every frontend is ready."""
-        enough = PUBLISHERS * RATE / 2
+        enough = PUBLISHERS * self.rate / 2
 
         def stagnant() -> list[str]:
             self.evidence.refresh()

@@ -6,6 +6,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -45,10 +46,13 @@ _STARTS = {
 }
 
 
-@pytest.fixture(params=_STARTS)
-async def started(request: pytest.FixtureRequest) -> str:
-    """Return how the program is started."""
-    return str(request.param)
+_DIFFERENT = {("xmpp", "program", signal.SIGTERM), ("http", "command", signal.SIGKILL)}
+"""Each transport, start and signal once."""
+
+_WAYS = [
+    pytest.param(*way, marks=() if way in _DIFFERENT else pytest.mark.soak)
+    for way in product(("xmpp", "http"), _STARTS, (signal.SIGTERM, signal.SIGKILL))
+]
 
 
 @asynccontextmanager
@@ -66,7 +70,7 @@ async def running(user: Account, node: str, place: Path, how: str) -> AsyncItera
             await process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(("user", "started", "number"), _WAYS, indirect=["user"])
 async def test_children_are_no_workers(
     user: Account, join: Join, tmp_path: Path, started: str, number: signal.Signals
 ) -> None:
@@ -91,6 +95,7 @@ async def test_children_are_no_workers(
     assert not alive and b"Traceback" not in errors
 
 
+@pytest.mark.parametrize("user", ["xmpp", pytest.param("http", marks=pytest.mark.soak)], indirect=True)
 async def test_a_death_costs_one_job(user: Account, join: Join, tmp_path: Path) -> None:
     """Issue 48.5: a handler that is killed fails alone: its neighbours go on in their processes and lose no attempt."""
     owner = await join()
