@@ -94,6 +94,7 @@ def test_nothing_lost(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_killed_frontend(tmp_path: Path) -> None:
     """With one of two frontends killed half-way nothing is lost, and its unsent deliveries come within 5 s (guarantee 4)."""
     summary = _summary(tmp_path, "--items", "300", "--kill")
@@ -129,6 +130,7 @@ def test_leaves_no_process(number: signal.Signals, tmp_path: Path, forks: Forks)
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_dead_frontend_is_told(tmp_path: Path) -> None:
     """A frontend that ends unasked ends the demo, with the end of that frontend's log."""
     with _demo(tmp_path, *_ENDLESS) as demo:
