@@ -170,7 +170,7 @@ def redis_full(stage: Stage) -> None:
 def functions_lost(stage: Stage) -> None:
     """Redis forgets all functions, or is told to drop the library, again and again."""
     name = library(ROOT / "lua").name
-    for number in range(20):
+    for number in range(10):
         if number % 2 and stage.house.command("FUNCTION", "LIST", "LIBRARYNAME", name):
             with contextlib.suppress(redis.ResponseError):
                 stage.house.command("FUNCTION", "DELETE", name)

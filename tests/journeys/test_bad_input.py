@@ -1,8 +1,9 @@
 """Bad input is a clear error for its sender and nothing for others (guarantee 7), through ejabberd and directly."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.journeys.client import (
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer, condition
 from tests.journeys.service import DOMAIN, Frontend, Service
+from tests.waiting import PATIENCE_SECONDS
 
 JOB = "<job xmlns='urn:x'/>"
 OPTIONS = f"{PUBSUB}#subscribe_options"
@@ -347,27 +349,70 @@ CASES = {
 }
 
 
-async def _neighbours_work(join: Join) -> None:
-    """Publish, deliver and acknowledge one item as somebody else."""
-    publisher, worker = await join(), await join()
-    node = await publisher.queue()
-    assert (await worker.subscribe(node)).error == ""
-    assert (await publisher.publish(node, "i1")).error == ""
-    delivery = await worker.next(Delivery)
-    assert (await worker.retract(node, "i1", delivery.token)).error == ""
+class Neighbours:
+    """Two others, with a loop of their own: they stay connected through all that is sent here."""
+
+    def __init__(self, service: Service) -> None:
+        """Choose their service."""
+        self._service = service
+        self._there: Future[asyncio.AbstractEventLoop] = Future()
+        self._gone = asyncio.Event()
+        self._numbers = itertools.count(1)
+
+    async def run(self) -> None:
+        """Connect, subscribe, and stay until told to go."""
+        server = self._service.ejabberd
+        clients = [Client(server.c2s_port, self._service.domain, server.anonymous) for _ in range(2)]
+        self._publisher, self._worker = clients
+        for client in clients:
+            await client.open()
+        self._node = await self._publisher.queue()
+        assert (await self._worker.subscribe(self._node)).error == ""
+        self._there.set_result(asyncio.get_running_loop())
+        await self._gone.wait()
+        for client in clients:
+            await client.close()
+
+    def work(self) -> None:
+        """Publish, deliver and acknowledge one item."""
+        loop = self._there.result(PATIENCE_SECONDS)
+        asyncio.run_coroutine_threadsafe(self._work(f"i{next(self._numbers)}"), loop).result()
+
+    async def _work(self, item: str) -> None:
+        assert (await self._publisher.publish(self._node, item)).error == ""
+        delivery = await self._worker.next(Delivery)
+        assert delivery.item == item
+        assert (await self._worker.retract(self._node, item, delivery.token)).error == ""
+
+    def go(self) -> None:
+        """Tell them to go."""
+        self._there.result(PATIENCE_SECONDS).call_soon_threadsafe(self._gone.set)
 
 
-async def _nothing_happened(service: Service, join: Join, *clients: Client) -> None:
+@pytest.fixture(scope="module")
+def neighbours(service: Service) -> Iterator[Neighbours]:
+    """Provide others, who are connected all the time."""
+    found = Neighbours(service)
+    with ThreadPoolExecutor(1) as aside:
+        running = aside.submit(asyncio.run, found.run())
+        yield found
+        found.go()
+        running.result()
+
+
+async def _nothing_happened(service: Service, neighbours: Neighbours, *clients: Client) -> None:
     for client in clients:
         await client.settle()
         # Every IQ has exactly one answer (Q26).
         assert set(client.answers.values()) == {1}
     assert service.faults() == []
-    await _neighbours_work(join)
+    await asyncio.to_thread(neighbours.work)
 
 
 @pytest.mark.parametrize(("kind", "payload", "error"), CASES.values(), ids=CASES.keys())
-async def test_refused(service: Service, join: Join, kind: str, payload: str, error: str) -> None:
+async def test_refused(
+    service: Service, join: Join, neighbours: Neighbours, *, kind: str, payload: str, error: str
+) -> None:
     """Each bad request has its error, once, and changes nothing for anybody."""
     client = await join()
     node = await client.queue({"pubsub#max_payload_size": "4096"})
@@ -375,10 +420,10 @@ async def test_refused(service: Service, join: Join, kind: str, payload: str, er
     for _ in range(2):
         assert (await client.ask(payload.replace("NODE", node).replace("JID", client.jid), kind)).error == error
     assert await client.browse(node) == []
-    await _nothing_happened(service, join, client)
+    await _nothing_happened(service, neighbours, client)
 
 
-async def test_undeclared_prefix(service: Service, join: Join) -> None:
+async def test_undeclared_prefix(service: Service, join: Join, neighbours: Neighbours) -> None:
     """A prefix that was declared on the stanza, whose declaration servers drop, is an error for its sender and ends no stream."""
     client = await join()
     node = await client.queue()
@@ -389,10 +434,10 @@ async def test_undeclared_prefix(service: Service, join: Join) -> None:
             f"<publish node='{node}'><item><p:job/></item></publish></pubsub></iq>"
         )
         assert (await future).error == BAD
-    await _nothing_happened(service, join, client)
+    await _nothing_happened(service, neighbours, client)
 
 
-async def test_someone_elses(service: Service, join: Join) -> None:
+async def test_someone_elses(service: Service, join: Join, neighbours: Neighbours) -> None:
     """Nobody ends another's lock: not by retract or unlock, with or without its token, not by a forged bounce."""
     worker, thief = await join(), await join()
     node = await worker.queue()
@@ -406,12 +451,12 @@ async def test_someone_elses(service: Service, join: Join) -> None:
     error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     for _ in range(4):
         thief.send(f"<message type='error' id='{identity}' to='{DOMAIN}'>{error}</message>")
-    await _nothing_happened(service, join, thief, worker)
+    await _nothing_happened(service, neighbours, thief, worker)
     assert worker.left(Delivery) == []
     assert (await worker.retract(node, "i1", held.token)).error == ""
 
 
-async def test_outcast(service: Service, join: Join) -> None:
+async def test_outcast(service: Service, join: Join, neighbours: Neighbours) -> None:
     """An outcast may do nothing, and does nothing to others (P6)."""
     owner, outcast = await join(), await join()
     node = await owner.queue()
@@ -419,7 +464,7 @@ async def test_outcast(service: Service, join: Join) -> None:
     for payload in (_credits("1"), _publish(JOB), _pubsub("<retract node='NODE'><item id='i1'/></retract>")):
         answer = await outcast.ask(payload.replace("NODE", node).replace("JID", outcast.jid))
         assert answer.error == "auth forbidden"
-    await _nothing_happened(service, join, outcast)
+    await _nothing_happened(service, neighbours, outcast)
 
 
 GARBAGE = {
@@ -447,12 +492,12 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("text", GARBAGE.values(), ids=GARBAGE.keys())
-async def test_garbage(service: Service, join: Join, text: str) -> None:
+async def test_garbage(service: Service, join: Join, neighbours: Neighbours, text: str) -> None:
     """Stanzas that request nothing are ignored."""
     client = await join()
     for _ in range(4):
         client.send(text)
-    await _nothing_happened(service, join, client)
+    await _nothing_happened(service, neighbours, client)
 
 
 async def test_presence_subscription(join: Join) -> None:
