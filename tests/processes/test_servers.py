@@ -130,17 +130,6 @@ def test_ejabberd_accounts(ejabberd: Ejabberd) -> None:
         ejabberd.register("benvolio", "other")
 
 
-def test_ejabberd_comes_back() -> None:
-    """After an orderly end ejabberd starts again at the same ports, with its accounts."""
-    with Ejabberd() as server:
-        server.register("benvolio", "secret")
-        server.stop()
-        assert not conversation.client_welcome(server.c2s_port, server.accounts)
-        server.start()
-        with pytest.raises(ServerError, match="conflict"):
-            server.register("benvolio", "secret")
-
-
 @pytest.mark.parametrize("starter", _STARTERS.values(), ids=_STARTERS.keys())
 def test_dies_with_its_parent(starter: str, tmp_path: Path) -> None:
     """SIGKILL to the process that started a server ends the server as well, at once."""
