@@ -149,6 +149,11 @@ def store(request: pytest.FixtureRequest) -> Store:
 EVERYWHERE = pytest.mark.parametrize("store", ["valkey", "cluster", "sentinels"], indirect=True)
 """The test holds on one server, on a cluster, and with sentinels."""
 
+SOMEWHERE = pytest.mark.parametrize(
+    "store", ["valkey", "cluster", pytest.param("sentinels", marks=pytest.mark.soak)], indirect=True
+)
+"""The same, for what no failover changes: behind sentinels a core meets one server, and `make soak` runs it there too."""
+
 
 @pytest.fixture
 async def make_core(store: Store) -> AsyncIterator[MakeCore]:

@@ -49,10 +49,10 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records import pending_requests
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
 from tests.contract.test_core import ALICE, BOB, W1, W2, item, problem
 
-pytestmark = EVERYWHERE
+pytestmark = SOMEWHERE
 
 ASKED = {"pubsub#access_model": ("authorize",)}
 

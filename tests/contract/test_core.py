@@ -57,10 +57,10 @@ from broker.model.results import (
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server
-from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Asked, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
-pytestmark = EVERYWHERE
+pytestmark = SOMEWHERE
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/two words")

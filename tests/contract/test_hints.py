@@ -22,10 +22,10 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Done, InspectedItems, Published, Refused, Reserved
 from broker.redis_core.core import RedisCore
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
 
-pytestmark = EVERYWHERE
+pytestmark = SOMEWHERE
 
 ALICE, W1 = Jid("alice@localhost/home"), Jid("w1@localhost/a")
 

@@ -27,7 +27,7 @@ from broker.model.nodes.quotas import Quota, QuotaStatus
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Done, Published, Purged, QuotaList, Refused, Result
 from broker.redis_core.core import RedisCore
-from tests.contract.conftest import EVERYWHERE, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ADMIN = Jid("root@x/home")
@@ -175,7 +175,7 @@ async def test_nodes_that_exist(make_core: MakeCore, store: Store, node: str) ->
     assert counted == [{first, second}, {first}, {second}, set()]
 
 
-@EVERYWHERE
+@SOMEWHERE
 @pytest.mark.parametrize("partitions", ["1", "3"])
 async def test_items(make_core: MakeCore, node: str, partitions: str) -> None:
     """All nodes of an owner share the items, whoever publishes through whatever frontend; done items make room."""

@@ -55,7 +55,7 @@ from broker.redis_core.operations.operation import subid
 from broker.redis_core.subscriptions import receiving
 from broker.settings import CommandSettings
 from tests.admitting import ADMITTING
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x"), Jid("w1@x/a"), Jid("w2@x/b")
@@ -133,7 +133,7 @@ def is_refused(result: Result, problem: Problem) -> bool:
     return isinstance(result, Refused) and result.problem is problem
 
 
-@EVERYWHERE
+@SOMEWHERE
 @pytest.mark.parametrize("partitions", ["1", "4"])
 async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) -> None:
     """R1, R2, R11, R14, R17: without any frontend items are fetched, within the credit.

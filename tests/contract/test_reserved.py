@@ -11,10 +11,10 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Published, Refused, Reserved, Result
 from broker.redis_core import exactly_once
 from broker.redis_core.core import RedisCore
-from tests.contract.conftest import EVERYWHERE, MakeCore
+from tests.contract.conftest import SOMEWHERE, MakeCore
 from tests.waiting import PATIENCE_SECONDS
 
-pytestmark = EVERYWHERE
+pytestmark = SOMEWHERE
 
 ALICE, BOB = Jid("alice@localhost"), Jid("bob@localhost")
 

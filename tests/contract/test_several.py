@@ -50,7 +50,7 @@ from broker.model.results import (
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import MOST_OF_ONE
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")
@@ -104,7 +104,7 @@ async def names(core: RedisCore, node: str, jid: Jid = W1) -> list[str]:
     return sorted(each.subid for each in listed.subscriptions)
 
 
-@EVERYWHERE
+@SOMEWHERE
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> None:
     """P11, P12, Q9, Q34: each subscribe creates one with a subid, options and credit of its own; it is named, and ends alone."""
@@ -328,7 +328,7 @@ class Play:
         assert held.keys() <= self.made and max(held.values(), default=0) <= MOST, held
 
 
-@EVERYWHERE
+@SOMEWHERE
 @pytest.mark.parametrize(("shape", "seed"), [("one", 1), ("tree", 3)])
 async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> None:
     """Guarantees 1 to 3: each holds only what it may, nothing is held twice, and all published items get done."""

@@ -53,11 +53,11 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from broker.tasks import FAILED
 from tests.admitting import ADMITTING
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
 from tests.contract.outbox import due_again, items_of
 from tests.waiting import PATIENCE_SECONDS
 
-pytestmark = EVERYWHERE
+pytestmark = SOMEWHERE
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/a")
