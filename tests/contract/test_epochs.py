@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
+import pytest
 import redis
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -196,4 +197,13 @@ def test_epochs_and_fences(valkey: RedisServer) -> None:
     """EX11 to EX16, E27 to E29: any order of attaches, losses, heartbeats, sweeps and acknowledgements."""
     Ownership.server = valkey
 
-    run_state_machine_as_test(Ownership, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        Ownership, settings=settings(max_examples=15, stateful_step_count=30, derandomize=True, deadline=None)
+    )
+
+
+@pytest.mark.soak
+def test_epochs_and_fences_for_long(valkey: RedisServer) -> None:
+    """The same over a thousand histories."""
+    Ownership.server = valkey
+    run_state_machine_as_test(Ownership, settings=settings(max_examples=1_000, stateful_step_count=30, deadline=None))

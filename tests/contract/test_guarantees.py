@@ -588,10 +588,12 @@ CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 
 
 def test_guarantees(machine: type[QueueMachine]) -> None:
-    """Guarantees 1 to 3 and 6 hold over 200 histories of 50 steps (Q12, Q17, Q27, Q30, X1, X8)."""
+    """Guarantees 1 to 3 and 6 hold over 50 histories of 50 steps, always the same ones (Q12, Q17, Q27, Q30, X1, X8)."""
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
+        settings=settings(
+            max_examples=50, stateful_step_count=50, derandomize=True, deadline=None, suppress_health_check=CHECKS
+        ),
     )
 
 
@@ -601,7 +603,9 @@ def test_guarantees_on_a_cluster(redis_cluster: RedisCluster) -> None:
         machine = type("ClusterMachine", (QueueMachine,), {"client": client, "snapshots": Snapshots(client)})
         run_state_machine_as_test(
             machine,
-            settings=settings(max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
+            settings=settings(
+                max_examples=12, stateful_step_count=50, derandomize=True, deadline=None, suppress_health_check=CHECKS
+            ),
         )
 
 

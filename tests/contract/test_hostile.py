@@ -300,12 +300,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Ho
         yield HostileMachine
 
 
-def _play(machine: type[HostileMachine], histories: int, steps: int) -> None:
+def _play(machine: type[HostileMachine], histories: int, steps: int, *, same: bool = False) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=histories,
             stateful_step_count=steps,
+            derandomize=same,
             deadline=None,
             phases=PHASES,
             suppress_health_check=CHECKS,
@@ -315,8 +316,8 @@ def _play(machine: type[HostileMachine], histories: int, steps: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_hostile_network(machine: type[HostileMachine]) -> None:
-    """S5, S6, S9 to S13: each level keeps its promise over 200 histories."""
-    _play(machine, 200, 20)
+    """S5, S6, S9 to S13: each level keeps its promise over 40 histories, always the same ones."""
+    _play(machine, 40, 20, same=True)
 
 
 @pytest.mark.soak

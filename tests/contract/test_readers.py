@@ -120,10 +120,7 @@ def place(one: Delivered) -> tuple[int, int]:
     return int(ms), int(seq)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(taken=steps, keep=st.sampled_from((4, 1000)))
-def test_readers(client: "redis.Redis", taken: list[tuple[str, str, int, bool]], keep: int) -> None:
-    """Nothing is lost without a report, nothing comes out of order, and credit holds."""
+def _run(client: "redis.Redis", taken: list[tuple[str, str, int, bool]], keep: int) -> None:
     play = Play(client, keep)
     for what, jid, count, lost in taken:
         play.step(what, jid, count, lost=lost)
@@ -137,3 +134,21 @@ def test_readers(client: "redis.Redis", taken: list[tuple[str, str, int, bool]],
         assert keep == 4 or not missing
     assert not any(play.outstanding().values())
     play.queue.run("delete_partition")
+
+
+CHECKS = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+
+
+@settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=CHECKS)
+@given(taken=steps, keep=st.sampled_from((4, 1000)))
+def test_readers(client: "redis.Redis", taken: list[tuple[str, str, int, bool]], keep: int) -> None:
+    """Nothing is lost without a report, nothing comes out of order, and credit holds."""
+    _run(client, taken, keep)
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000, deadline=None, suppress_health_check=CHECKS)
+@given(taken=steps, keep=st.sampled_from((4, 1000)))
+def test_readers_for_long(client: "redis.Redis", taken: list[tuple[str, str, int, bool]], keep: int) -> None:
+    """The same over a thousand histories."""
+    _run(client, taken, keep)

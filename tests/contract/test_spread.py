@@ -631,10 +631,12 @@ CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 # shrunk, in the middle of a turn of the loop that continues.
 @pytest.mark.timeout(600)
 def test_spread(machine: type[SpreadMachine]) -> None:
-    """Guarantees 1 to 3 and EX11 to EX16, EX19 hold for whole nodes on a cluster, over 20 histories of 30 steps."""
+    """Guarantees 1 to 3 and EX11 to EX16, EX19 hold for whole nodes on a cluster, over 8 same histories of 30 steps."""
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=CHECKS),
+        settings=settings(
+            max_examples=8, stateful_step_count=30, derandomize=True, deadline=None, suppress_health_check=CHECKS
+        ),
     )
 
 

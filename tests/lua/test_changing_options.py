@@ -11,6 +11,7 @@ from broker.selectors.text import read
 from broker.selectors.values import selects
 from tests.lua.dependencies import note, record
 from tests.lua.driver import Answer, Queue, Runner
+from tests.seeds import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +162,7 @@ class Play:
         self.pass_time(10_000_000)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_by_chance(runners: dict[str, Runner], seed: int) -> None:
     """Nothing lost, guarantee 6: items, times, workers, moves and options in any order, and in the end nothing is left."""
     play = Play(Runner(runners["valkey"].client, checked=False), random.Random(seed))

@@ -10,6 +10,7 @@ import pytest
 from tests.lua.driver import Answer, Queue, Runner, commands, unchecked
 from tests.lua.keyed_play import KeyedPlay
 from tests.lua.worded import W1, W2
+from tests.seeds import seeds
 
 NOTHING = {"fair_items", "fair_tenants"}
 
@@ -407,7 +408,7 @@ class Play(KeyedPlay):
 
 
 @pytest.mark.parametrize("pulls", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_by_chance(runners: dict[str, Runner], seed: int, *, pulls: bool) -> None:
     """A tenant's next item is its most urgent and oldest, and others get only their share before it."""
     play = Play(runners, random.Random(seed), pulls=pulls)

@@ -12,6 +12,7 @@ from broker.model.nodes.options import NodeConfig
 from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
 from tests.lua.worded import W1, W2
+from tests.seeds import seeds
 
 
 def limits(rate: str = "", rate_burst: int = 0, max_in_flight: int = 0) -> str:
@@ -244,7 +245,7 @@ def test_late_sweeps(runners: dict[str, Runner]) -> None:
 
 
 @pytest.mark.parametrize("pulls", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_by_chance(runners: dict[str, Runner], seed: int, *, pulls: bool) -> None:
     """Publishes, acknowledgements, sweeps and pauses by chance: after each step out is what rate, bound and items allow."""
     chance = random.Random(seed)

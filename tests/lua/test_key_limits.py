@@ -12,6 +12,7 @@ from tests.contract.model import Bucket, Rate
 from tests.lua.driver import T0, Answer, Queue, Runner
 from tests.lua.keyed_play import KeyedPlay
 from tests.lua.worded import W1, W2
+from tests.seeds import seeds
 
 NOTHING = {"key_locks", "key_rates", "key_blocked", "key_due", "group_of", "group_blocked"}
 
@@ -319,7 +320,7 @@ class Play(KeyedPlay):
 
 
 @pytest.mark.parametrize("pulls", [False, True])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_by_chance(runners: dict[str, Runner], seed: int, *, pulls: bool) -> None:
     """After each step of a play with two frontends no key is beyond its bounds, and no item waits that may go out."""
     play = Play(runners, random.Random(seed), pulls=pulls)

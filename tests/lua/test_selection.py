@@ -23,6 +23,7 @@ from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
 from tests.lua.play import Play, Worker
+from tests.seeds import seeds
 
 RED, BLUE, ANY = "red@x/a", "blue@x/a", "any@x/a"
 IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
@@ -71,18 +72,36 @@ return found
 ).text
 
 
+ASKED = st.lists(st.tuples(trees(), values()), min_size=20, max_size=40)
+
+
 @pytest.mark.parametrize("server", ["valkey", "redis7"])
-@given(st.lists(st.tuples(trees(), values()), min_size=20, max_size=40))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ASKED)
+@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 def test_says_what_python_says(
     runners: dict[str, Runner], server: str, asked: list[tuple[Predicate, dict[str, Value]]]
 ) -> None:
     """Issue 9: the evaluators in Redis and for streams agree on any expression and headers."""
+    _agree(runners[server], asked)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("server", ["valkey", "redis7"])
+@given(ASKED)
+@settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+def test_says_what_python_says_for_long(
+    runners: dict[str, Runner], server: str, asked: list[tuple[Predicate, dict[str, Value]]]
+) -> None:
+    """The same for a thousand lists of expressions."""
+    _agree(runners[server], asked)
+
+
+def _agree(runner: Runner, asked: list[tuple[Predicate, dict[str, Value]]]) -> None:
     sent: list[str | bytes] = []
     for tree, item in asked:
         headers = {name[2:]: value for name, value in item.items() if isinstance(value, str)}
         sent += [program(tree), codec.pack(Envelope(b"\xc4" * 300, "text/plain", headers))]
-    found = runners[server].client.eval(_JUDGE, 0, "0", *sent)
+    found = runner.client.eval(_JUDGE, 0, "0", *sent)
     wanted = [{**item, "h.n": None, "h.o": None} for _tree, item in asked]
     assert found == [int(selects(tree, item)) for (tree, _item), item in zip(asked, wanted, strict=True)]
 
@@ -370,7 +389,7 @@ class Headers(Play):
         return self.queue.publish(item, body=packed(**self.headers[item]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_play(unopened: Queue, seed: int) -> None:
     """Nobody gets an item that it does not select, nothing is lost, order holds, and credit is idle only without items."""
     headers = [{"color": color} for color in ("red", "blue", "green", "")] + [
@@ -381,12 +400,32 @@ def test_play(unopened: Queue, seed: int) -> None:
     played(Headers(unopened, random.Random(seed), selectors, headers), 150)
 
 
-@given(st.lists(trees(), min_size=2, max_size=8), st.lists(values(), min_size=2, max_size=8), st.randoms())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+CONDITIONS = st.lists(trees(), min_size=2, max_size=8)
+ITEMS = st.lists(values(), min_size=2, max_size=8)
+
+
+@given(CONDITIONS, ITEMS, st.randoms())
+@settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whom_it_may_be_for(
     runners: dict[str, Runner], asked: list[Predicate], items: list[dict[str, Value]], dice: random.Random
 ) -> None:
     """Issue 18 B: subscribers found by the index of conditions get exactly what plain evaluation gives them."""
+    _find_subscribers(runners, asked, items, dice)
+
+
+@pytest.mark.soak
+@given(CONDITIONS, ITEMS, st.randoms())
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whom_it_may_be_for_for_long(
+    runners: dict[str, Runner], asked: list[Predicate], items: list[dict[str, Value]], dice: random.Random
+) -> None:
+    """The same for five hundred plays."""
+    _find_subscribers(runners, asked, items, dice)
+
+
+def _find_subscribers(
+    runners: dict[str, Runner], asked: list[Predicate], items: list[dict[str, Value]], dice: random.Random
+) -> None:
     texts = [{name[2:]: value for name, value in item.items() if isinstance(value, str)} for item in items]
     queue = Queue(runners["valkey"], Partition(uuid.uuid4().hex, "life", 0))
     played(Headers(queue, dice, ("", *map(write_tree, asked)), texts), 40)
