@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import httpx
 import pytest
@@ -52,10 +53,16 @@ def test_generated_clients() -> None:
     assert not untyped and not {name for name, kinds in bodies.items() if set(kinds) == {"*/*"}}
 
 
+# Its phase `coverage` makes thousands of requests, which take longer than all others together.
+SHORT: Final = ("--max-examples", "3", "--phases", "examples,fuzzing,stateful")
+
+
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
-    "examples", [pytest.param(3, marks=pytest.mark.timeout(1_800)), pytest.param(100, marks=pytest.mark.soak)]
+    "extent",
+    [pytest.param(SHORT, id="short"), pytest.param(("--max-examples", "100"), id="long", marks=pytest.mark.soak)],
 )
-def test_as_described(tmp_path: Path, examples: int) -> None:
+def test_as_described(tmp_path: Path, extent: tuple[str, ...]) -> None:
     """Requests that schemathesis makes from the document, or against it, singly and in sequences, are answered as described."""
     tool, config = Path(sys.executable).with_name("schemathesis"), ROOT / "schemathesis.toml"
     with RedisServer(binary=valkey_binary()) as redis, RestFrontend(redis.url, HTTP_RATE="0") as frontend:
@@ -69,8 +76,7 @@ def test_as_described(tmp_path: Path, examples: int) -> None:
                 config,
                 "run",
                 *asked,
-                "--max-examples",
-                str(examples),
+                *extent,
                 "--seed",
                 "1",
                 "--no-shrink",
