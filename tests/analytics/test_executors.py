@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from broker.analytics.session import _pack_program
+from broker.analytics.source.options import Options
+from broker.analytics.source.reader import Reader
 from broker.model.names import Partition
 from tests.analytics.conftest import Journals
 from tests.analytics.standalone import Standalone
@@ -48,6 +52,36 @@ SETTINGS = {
 }
 
 
+SENT = """
+import pickle, sys
+reader, task = pickle.load(sys.stdin.buffer)
+from broker.analytics.source import tasks
+print(tasks.__file__)
+print(sum(len(batch) for batch in reader.read(task)))
+"""
+
+
+def test_what_is_sent(journals: Journals, tmp_path: Path) -> None:
+    """What is sent of this program is enough to read the records of a task."""
+    journals.write(Partition("jobs", "ab12"), 500)
+    reader = Reader(Options.read({"url": journals.url}))
+    (task,) = reader.partitions()
+    packed = _pack_program(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", SENT],
+        input=pickle.dumps((reader, task)),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(packed)},
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=SPARK_SECONDS,
+    )
+    path, rows = done.stdout.decode().splitlines()
+    assert (path, rows) == (f"{packed}/broker/analytics/source/tasks.py", "500"), done.stderr
+
+
+# It starts Java five times.
+@pytest.mark.soak
 @pytest.mark.timeout(2 * SPARK_SECONDS)
 def test_two_executors(journals: Journals, tmp_path: Path) -> None:
     """Two executors share the read, with code of this program that was sent to them."""

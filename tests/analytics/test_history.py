@@ -153,6 +153,9 @@ def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path
     )
     try:
         deadline = time.monotonic() + 100
+        while not (out / "attempts").exists() and time.monotonic() < deadline:
+            # Java starts meanwhile, and needs the processor.
+            time.sleep(0.05)
         # A file exists from its first byte on, long before the increment is complete.
         while not list((out / "attempts").glob("day=*/*.parquet")) and time.monotonic() < deadline:
             time.sleep(0.001)
