@@ -666,12 +666,12 @@ async def test_names_are_whole(shell: Shell, core: RedisCore, node: str) -> None
     await published(core, long, "bell\x07 and\ttab")
     head, row = (await shell("node", "list")).out.splitlines()
     assert head.split("\t")[:2] == ["node", "state"] and row.split("\t")[:2] == [long, "running"]
+    (_, listed) = (await shell("item", "list", long)).out.splitlines()
+    assert listed.split("\t")[0] == "bell\\x07 and\\ttab"
     screen = await shell.on_a_screen(60, "node", "list")
     assert max(map(len, screen.splitlines())) <= 60
     first = "".join(line.split(" ")[0] for line in screen.splitlines()[1:])
     assert long in first
-    (_, row) = (await shell("item", "list", long)).out.splitlines()
-    assert row.split("\t")[0] == "bell\\x07 and\\ttab"
 
 
 async def test_completion(shell: Shell, core: RedisCore, node: str) -> None:

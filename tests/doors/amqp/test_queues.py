@@ -99,7 +99,7 @@ def come_to(found: Callable[[], object], wanted: object, seconds: float = 20.0) 
     deadline = time.monotonic() + seconds
     while (last := found()) != wanted:
         assert time.monotonic() < deadline, last
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def worker(connection: BlockingConnection, queue: str, credit: int = 0, options: object = None) -> BlockingReceiver:
