@@ -38,7 +38,7 @@ report-demo: .venv/.spark ## Write a capacity report of a new demo
 	@$(SETUP) packages ejabberd java
 	$(BIN)/stanzaq demo --items 8000 --report report $(ARGS)
 
-report-picture: report-demo ## Make the picture for README, from a report of a new demo
+report-picture: report-demo ## Make the picture for docs, from a report of a new demo
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 terminal-picture: .venv/.dev ## Draw the picture of the command line for docs

@@ -121,3 +121,21 @@ def test_scaling_agrees_with_the_model() -> None:
     assert f"A heartbeat costs Redis {single.beat_us} µs and its frontend {single.beat_frontend_us} µs." in page
     assert ("were measured under load" in page) != found.quiet
     assert f"a load average of {found.load_average} before" in page or found.quiet
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the names of a page's headings, as GitHub makes them, and those that it gives itself."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = (re.sub(r"[^\w\- ]", "", title).strip().lower() for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    return {title.replace(" ", "-") for title in titles} | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+
+
+def test_links_lead_somewhere() -> None:
+    """Each link from a page to a file, or to a heading of a page, finds it."""
+    lost = []
+    for page in (*ROOT.glob("*.md"), *DOCS.rglob("*.md")):
+        for target, anchor in re.findall(r"\]\(([^)\s#:]*)(?:#([^)\s]+))?\)", page.read_text()):
+            other = (page.parent / target).resolve() if target else page
+            if not other.exists() or (anchor and other.suffix == ".md" and anchor not in _anchors(other)):
+                lost.append(f"{page.name}: {target}#{anchor}")
+    assert lost == []
