@@ -17,7 +17,7 @@ from broker.redis_core.commands.dependency_parts import (
     PublishDependent,
 )
 from broker.redis_core.operations.items import publish, publish_row, read_published, reply_to
-from broker.redis_core.operations.operation import Call, Values
+from broker.redis_core.operations.operation import Call, Fields, Values
 
 
 def _publish_row(command: PublishDependent, node: NodeRecord) -> Values:
@@ -38,12 +38,7 @@ def _read_stored(command: PublishDependent, reply: list[Any], node: NodeRecord) 
 
 
 def _await_row(command: AwaitEnd, _record: NodeRecord) -> Values:
-    return {
-        "item": command.item_id,
-        "reference": command.reference,
-        "token": command.token,
-        "register": "1" if command.register else "",
-    }
+    return Fields(command, item=command.item_id)
 
 
 def _read_awaited(_command: AwaitEnd, reply: list[Any], _record: NodeRecord) -> Awaited:
@@ -57,16 +52,8 @@ def _read_awaited(_command: AwaitEnd, reply: list[Any], _record: NodeRecord) -> 
 
 
 def _note_row(command: NoteParent, _record: NodeRecord) -> Values:
-    return {
-        "position": command.position,
-        # Lua counts from 1.
-        "index": command.index + 1,
-        "state": command.state,
-        "partition": command.parent_partition,
-        "token": command.token,
-        "reason": command.reason,
-        "result": command.result,
-    }
+    # Lua counts from 1.
+    return Fields(command, index=command.index + 1, partition=command.parent_partition)
 
 
 def _read_noted(_command: NoteParent, reply: list[Any], _record: NodeRecord) -> ParentNoted:

@@ -47,6 +47,7 @@ from broker.model.results import (
 from broker.redis_core.commands.internal import FindItem, Found
 from broker.redis_core.operations.operation import (
     Call,
+    Fields,
     OperationReply,
     Values,
     refuse,
@@ -246,12 +247,7 @@ def _read_retracted_batch(command: RetractBatch, reply: OperationReply, record: 
 
 def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
     owner = record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER
-    return {
-        "sender": command.sender,
-        "owner": "1" if owner else "",
-        "item": command.item_id,
-        "request": command.request,
-    }
+    return Fields(command, owner="1" if owner else "", item=command.item_id)
 
 
 def _read_cancelled(command: Cancel, reply: list[bytes], record: NodeRecord) -> Result:
@@ -283,22 +279,16 @@ def _read_renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Resul
     return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _deny(command, reply[0], record)
 
 
-def _answer_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, str | int | bytes]:
-    return {
-        "sender": command.sender,
-        "position": command.position,
-        "token": str(command.token),
-        "stage": command.stage.value,
-        "others": " ".join(f"{position} {token}" for position, token in command.others),
-    }
+def _confirm_row(command: Confirm, _record: NodeRecord) -> Values:
+    return Fields(command, others=_others(command))
 
 
-def _confirm_row(command: Confirm, record: NodeRecord) -> Values:
-    return _answer_row(command, record) | {"message": command.message}
+def _bounce_row(command: Bounce, _record: NodeRecord) -> Values:
+    return Fields(command, others=_others(command), subids=subids(command.sender))
 
 
-def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
-    return _answer_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
+def _others(command: Bounce | Confirm) -> str:
+    return " ".join(f"{position} {token}" for position, token in command.others)
 
 
 def _read_done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
@@ -315,14 +305,8 @@ def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
 
 
 def _browse_page(command: Browse, _record: NodeRecord) -> Values:
-    return {
-        "limit": command.limit,
-        "max_bytes": BROWSE_BYTES,
-        "after": str(command.after or ""),
-        "before": str(command.before or ""),
-        "backwards": "1" if command.backwards else "",
-        "subids": "" if command.subid is None else subids(command.sender),
-    }
+    whose = "" if command.subid is None else subids(command.sender)
+    return Fields(command, max_bytes=BROWSE_BYTES, subids=whose)
 
 
 def _read_browsed(command: Browse, reply: OperationReply, _record: NodeRecord) -> Result:

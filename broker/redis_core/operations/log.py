@@ -9,7 +9,7 @@ from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.operations.operation import Call, OperationReply, Values, refuse, subid, subids
+from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name, refuse, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
 READ_BYTES = 262_144
@@ -29,13 +29,8 @@ def _refuse(code: bytes) -> Refused:
 
 
 def _follow_row(command: SubscribeLog, record: NodeRecord) -> Values:
-    return {
-        "subid": subid(command.jid),
-        "jid": command.jid,
-        "credit": command.credit,
-        "lease": command.until_ms,
-        "start": command.start and offsets.write_start(command.start, record.partition(command.partition)),
-    }
+    start = command.start and offsets.write_start(command.start, record.partition(command.partition))
+    return Fields(command, subid=subid(command.jid), lease=command.until_ms, start=start)
 
 
 def _read_followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) -> Result:
@@ -59,13 +54,7 @@ def _read_done(_command: Commit | Unbind, reply: list[bytes], _record: NodeRecor
 
 def _read_arguments(command: Read, record: NodeRecord) -> Values:
     start = offsets.write_start(command.start, record.partition(command.partition))
-    return {
-        "start": start,
-        "limit": command.limit,
-        "max_bytes": READ_BYTES,
-        "group": command.group,
-        "fence": command.fence or "",
-    }
+    return Fields(command, start=start, max_bytes=READ_BYTES, fence=command.fence or "")
 
 
 def _extent_arguments(_command: LogExtent, _record: NodeRecord) -> Values:
@@ -73,13 +62,7 @@ def _extent_arguments(_command: LogExtent, _record: NodeRecord) -> Values:
 
 
 def _bind_row(command: Bind, _record: NodeRecord) -> Values:
-    epoch = "" if command.epoch is None else str(command.epoch)
-    return {
-        "group": command.group,
-        "epoch": epoch,
-        "equal": "1" if command.equal else "",
-        "fence": command.fence or "",
-    }
+    return Fields(command, fence=command.fence or "")
 
 
 def _read_bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
@@ -93,10 +76,6 @@ def _read_bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
             return Refused(Problem.PARTITION_OWNED, detail)
         case _:
             return _refuse(reply[0])
-
-
-def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
-    return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
 
 
 def _read_entries(command: Read | LogExtent, reply: OperationReply, record: NodeRecord) -> Result:
@@ -126,6 +105,6 @@ def _add_max_subscribers(_command: SubscribeLog, _record: NodeRecord) -> Values:
 subscribe_log = Call("subscribe_log", _read_followed, _add_max_subscribers, _follow_row)
 commit = Call("commit", _read_done, row=_commit_row)
 acquire_reader = Call("acquire_reader", _read_bound, row=_bind_row)
-release_reader = Call("release_reader", _read_done, row=_unbind_row)
+release_reader = Call("release_reader", _read_done, row=by_name)
 read_log = Call("read_log", _read_entries, _read_arguments)
 log_extent = Call("read_log", _read_entries, _extent_arguments)

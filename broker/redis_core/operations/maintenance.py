@@ -9,7 +9,7 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.tree import Scope
 from broker.model.results import Counted, Done, Purged
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
-from broker.redis_core.operations.operation import Call, OperationReply, Values
+from broker.redis_core.operations.operation import Call, OperationReply, by_name
 
 JournalRecord = tuple[str, dict[str, str | int]]
 """A record of a journal with its position."""
@@ -30,16 +30,6 @@ def journal_records(after: str, entries: Sequence[tuple[bytes, list[bytes]]]) ->
 
 def _read_expired(_command: object, _reply: OperationReply, _record: NodeRecord) -> Done:
     return Done()
-
-
-def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
-    return {
-        "previous": command.previous,
-        "after": "" if command.after is None else command.after,
-        "age_ms": command.age_ms,
-        "upto": "" if command.upto is None else command.upto,
-        "scan": command.scan,
-    }
 
 
 def _read_resent(_command: TakeOver, reply: OperationReply, _record: NodeRecord) -> Scanned:
@@ -67,7 +57,7 @@ def _read_scanned(_command: ScanSubscribers, reply: OperationReply, _record: Nod
 
 
 sweep = Call("sweep", _read_expired)
-take_over = Call("take_over", _read_resent, _resend_arguments)
+take_over = Call("take_over", _read_resent, by_name)
 purge = Call("purge", _read_purged)
 stats = Call("stats", _read_counted)
-list_subscribers = Call("list_subscribers", _read_scanned, lambda command, _record: {"scan": command.scan})
+list_subscribers = Call("list_subscribers", _read_scanned, by_name)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -25,6 +26,34 @@ _Part = TypeVar("_Part")
 Values = Mapping[str, str | int | bytes]
 
 
+class Fields(dict[str, str | int | bytes]):
+    """Arguments of a call: those that are given, and else the command's fields of the same names."""
+
+    def __init__(self, command: object, **given: str | int | bytes) -> None:
+        """Take a command, and what is not one of its fields, or is written in another way."""
+        super().__init__(given)
+        self._command = command
+
+    def __missing__(self, name: str) -> str | int | bytes:
+        """Write a field: None and False are empty, True is 1, and a choice is its word."""
+        value = getattr(self._command, name)
+        match value:
+            case None | False:
+                return ""
+            case True:
+                return "1"
+            case Enum():
+                return str(value.value)
+            case str() | int() | bytes():
+                return value
+        return str(value)
+
+
+def by_name(command: object, _record: NodeRecord) -> Values:
+    """Return the arguments of a call of which each is a field of its command."""
+    return Fields(command)
+
+
 def _no_values(_command: object, _record: NodeRecord) -> Values:
     return {}
 
@@ -33,10 +62,10 @@ def _no_values(_command: object, _record: NodeRecord) -> Values:
 class Call:
     """How one kind of command calls an operation of Redis: turns it into arguments, and the reply into a result.
 
-    `fixed` returns the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
-    shared by the commands of a batch, and `result` reads one command's part of the reply; a call without serves one
-    command, may have `rows`, and its `result` reads the whole `OperationReply`. While Redis has no memory for it, `when_full`
-    answers the same rows.
+    `fixed` returns the arguments of the whole call by their header names, `row` those of one command, perhaps as its
+    `Fields`. A call with `row` is shared by the commands of a batch, and `result` reads one command's part of the reply; a
+    call without serves one command, may have `rows`, and its `result` reads the whole `OperationReply`. While Redis has no
+    memory for it, `when_full` answers the same rows.
     """
 
     operation: str

@@ -6,7 +6,7 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Done, Refused
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, OutboxPage, ReadOutbox
 from broker.redis_core.operations.items import intake, read_published
-from broker.redis_core.operations.operation import Call, OperationReply, Values, refuse
+from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name, refuse
 
 MOST: Final = 200
 """Entries that are read at once."""
@@ -32,7 +32,7 @@ def _read_page(_command: ReadOutbox, reply: OperationReply, _record: NodeRecord)
 
 
 def _end_row(command: EndEntry, _record: NodeRecord) -> Values:
-    return {"entry": command.name, "target": command.target, "attempt": command.attempt}
+    return Fields(command, entry=command.name)
 
 
 def _read_done(_command: object, reply: list[Any], _record: NodeRecord) -> Done | Refused:
@@ -45,14 +45,7 @@ def _accept_arguments(command: AcceptEntry, record: NodeRecord) -> Values:
 
 
 def _accept_row(command: AcceptEntry, _record: NodeRecord) -> Values:
-    return {
-        "item": command.item_id,
-        "key": command.key,
-        "by": command.publisher,
-        "body": command.envelope,
-        "ticket": command.ticket,
-        "hints": command.hints,
-    }
+    return Fields(command, item=command.item_id, by=command.publisher, body=command.envelope)
 
 
 read_outbox = Call(
@@ -67,5 +60,5 @@ expire_tickets = Call(
     "expire_tickets",
     _read_done,
     lambda _command, _record: {"once_ms": LATE_MS},
-    lambda command, _record: {"ticket": command.ticket},
+    by_name,
 )

@@ -7,7 +7,7 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition, ReleasePartition, RenewPartition
-from broker.redis_core.operations.operation import Call, Values, refuse, subid, subids
+from broker.redis_core.operations.operation import Call, Fields, Values, refuse, subid, subids
 from broker.redis_core.operations.subscriptions import DETAILS, departure, max_subscribers, read_ended
 
 _MOVED = Refused(Problem.UNAVAILABLE, "the partition has changed hands meanwhile")
@@ -18,18 +18,7 @@ def _epoch_text(epoch: int | None) -> str:
 
 
 def _row(command: AcquirePartition, _record: NodeRecord) -> Values:
-    return {
-        "subid": subid(command.jid),
-        "jid": command.jid,
-        "credit": command.credit,
-        "sending": str(command.sending),
-        "group": command.group,
-        "epoch": _epoch_text(command.epoch),
-        "expected": "" if command.expected is None else command.expected,
-        "reason": command.reason,
-        "dry": "1" if command.dry else "",
-        "alone": "1" if command.alone else "",
-    }
+    return Fields(command, subid=subid(command.jid), epoch=_epoch_text(command.epoch))
 
 
 def _read_acquired(command: AcquirePartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:

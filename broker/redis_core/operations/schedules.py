@@ -13,13 +13,9 @@ from broker.redis_core.commands.schedule_parts import (
     ScheduleStored,
     StoreSchedule,
 )
-from broker.redis_core.operations.operation import Call, OperationReply, Values
+from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name
 
 _TOO_MANY: Final = Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MOST_OF_NODE} schedules")
-
-
-def _read_arguments(command: ReadSchedules, _record: NodeRecord) -> Values:
-    return {"after": command.after, "limit": command.limit}
 
 
 def _read_found(_command: ReadSchedules, reply: OperationReply, _record: NodeRecord) -> FoundSchedules:
@@ -28,13 +24,7 @@ def _read_found(_command: ReadSchedules, reply: OperationReply, _record: NodeRec
 
 
 def _store_row(command: StoreSchedule, _record: NodeRecord) -> Values:
-    return {
-        "id": command.id,
-        "expected": command.expected,
-        "record": command.record,
-        "item": command.item,
-        "at": "" if command.at_ms is None else command.at_ms,
-    }
+    return Fields(command, at="" if command.at_ms is None else command.at_ms)
 
 
 def _read_stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord) -> ScheduleStored | Refused:
@@ -44,7 +34,7 @@ def _read_stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord)
 read_schedules = Call(
     "read_schedules",
     _read_found,
-    _read_arguments,
+    by_name,
     rows=lambda command, _record: [{"id": command.id}] if command.id else [],
 )
 store_schedule = Call("store_schedule", _read_stored, lambda _command, _record: {"most": MOST_OF_NODE}, _store_row)

@@ -13,6 +13,7 @@ from broker.redis_core.commands.internal import OWN_CREDIT, Leave, Left, PassOn,
 from broker.redis_core.operations.items import WHICH, read_received
 from broker.redis_core.operations.operation import (
     Call,
+    Fields,
     Values,
     refuse,
     subid,
@@ -170,20 +171,16 @@ def _read_held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLoc
 
 def _receive_row(command: ReceiveFrom, _record: NodeRecord) -> Values:
     limit: str | int = "" if command.limit is None else "*" if command.limit == OWN_CREDIT else command.limit
-    return {
-        "subid": subid(command.jid),
-        "jid": command.jid,
-        "lease": "" if command.lease_ms is None else command.lease_ms,
+    return Fields(
+        command,
+        subid=subid(command.jid),
+        lease="" if command.lease_ms is None else command.lease_ms,
         # The queue's owners may look at another's pull subscription: that does not hand it items.
-        "limit": limit if bare_jid(command.jid) == bare_jid(command.sender) else "",
-        "lock_ms": "" if command.lock_ms is None else command.lock_ms,
-        "after": command.after,
-        "process": command.process,
-        "selector": command.selector,
-        "references": " ".join(command.loan.names) if command.loan else "",
-        "collection": command.loan.collection if command.loan else "",
-        "deadline": command.loan.deadline_ms if command.loan else "",
-    }
+        limit=limit if bare_jid(command.jid) == bare_jid(command.sender) else "",
+        references=" ".join(command.loan.names) if command.loan else "",
+        collection=command.loan.collection if command.loan else "",
+        deadline=command.loan.deadline_ms if command.loan else "",
+    )
 
 
 def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:

@@ -91,8 +91,8 @@ class Server:
         A wrong or missing name is a KeyError or OperationDefect.
         """
         found = self.operations[name]
-        given = {**shared, **fixed} if shared else fixed
-        values = list(map(given.__getitem__, found.arguments))
+        others = shared or {}
+        values = [others[each] if each in others and each not in fixed else fixed[each] for each in found.arguments]
         if not fixed.keys() <= set(found.arguments):
             msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
             raise OperationDefect(msg)

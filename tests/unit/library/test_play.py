@@ -165,12 +165,15 @@ class _Service:
             await core.stop()
 
 
-_PLAYS = [(3, 10), *(pytest.param(seed, 30, marks=pytest.mark.soak) for seed in range(1, 30))]
-"""Each with a seed and its number of items: the first one has all nodes, deaths of processes and a dead letter."""
+_PLAYS = [(3, 10, 2), *(pytest.param(seed, 30, 4, marks=pytest.mark.soak) for seed in range(1, 30))]
+"""Each with a seed, its number of items and that of its workers.
+
+The first one has all nodes, deaths of processes and a dead letter.
+"""
 
 
-@pytest.mark.parametrize(("seed", "count"), _PLAYS)
-async def test_play(seed: int, count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "count", "lives"), _PLAYS)
+async def test_play(seed: int, count: int, lives: int, tmp_path: Path) -> None:
     """Issue 48: whatever handlers and workers do, each item ends with its work, and each attempt had a beginning."""
     random.seed(seed)
     ledger, number = tmp_path / "ledger", await testing._databases.take()
@@ -178,8 +181,8 @@ async def test_play(seed: int, count: int, tmp_path: Path) -> None:
     try:
         service = _Service(testing._databases.url(number))
         ids = await service.begin(ledger, count, random.Random(seed))
-        for _ in range(3):
-            await service.life(random.uniform(0.1, 0.8), random.choice(("dies", "stops")))
+        for ends in ("dies", *random.choices(("dies", "stops"), k=lives - 2)):
+            await service.life(random.uniform(0.1, 0.8), ends)
         await service.life(0, "drained")
         dead = await service.dead()
     finally:
