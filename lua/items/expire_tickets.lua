@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Let tickets of handed-over items expire soon: the sending nodes know of the arrival, and only a script that Redis runs late could send
+-- Let tickets of handed-over items expire soon: the sending nodes know of the arrival, and only a call that Redis runs late could send
 -- the items again.
 -- ARGV: now revision once_ms | ticket
 -- RETURNS: ok stale gone deleted | ok

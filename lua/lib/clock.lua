@@ -1,4 +1,4 @@
--- Redis's clock, read once per script: there is no other clock (guarantee 5). A test passes its own time.
+-- Redis's clock, read once per call: there is no other clock (guarantee 5). A test passes its own time.
 local clock = {}
 
 function clock.micros()

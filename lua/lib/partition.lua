@@ -18,7 +18,7 @@ local function session()
   return number
 end
 
--- Returns nil when the script may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` with the present revision
+-- Returns nil when the operation may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` with the present revision
 -- when the caller has another one. A call of a session that its caller has ended is stale too: the caller has already looked for what
 -- such lost calls changed, so nothing may run late.
 function partition.load()
@@ -89,8 +89,8 @@ end
 
 -- Returns the next number of the partition, for a token, sequence, fence or version. No number is given twice, also when Redis has lost
 -- its last second (guarantee 10). A counter alone would go back with the data and give the lost numbers again. So the number is Redis's
--- time in microseconds, or one more than the last number if that is larger. A script needs more than a microsecond for each number, so
--- numbers are never ahead of the clock by more than those of one script. The time is below 2^53, and so exact in Lua, until the year
+-- time in microseconds, or one more than the last number if that is larger. A call needs more than a microsecond for each number, so
+-- numbers are never ahead of the clock by more than those of one call. The time is below 2^53, and so exact in Lua, until the year
 -- 2255.
 function partition.next_number()
   call.partition_token = math.max(call.partition_token + 1, call.partition_micros)

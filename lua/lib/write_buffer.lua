@@ -1,4 +1,4 @@
--- Collects a script's writes and makes one Redis call per command and key: a call from Lua costs more than a value.
+-- Collects the writes of an operation and makes one Redis call per command and key: a call from Lua costs more than a value.
 -- CALL: of = {}, order = {}
 -- `of` has the values by key, for the first command on that key; for other commands by command and key.
 local write_buffer = {}

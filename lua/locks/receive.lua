@@ -23,7 +23,7 @@ local function unused(row)
   return names
 end
 
--- The credit of a link, which changes without a script, is shown with the subscription.
+-- The credit of a link, which changes without a call, is shown with the subscription.
 local function show_credit(row, subscriber)
   local limit = tonumber(row.limit)
   if not (subscriber and limit and limit > 0) or subscriber.limit == limit then return end

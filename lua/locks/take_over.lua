@@ -2,7 +2,7 @@
 -- Take over what the `previous` frontend was handed in the last `age_ms`, by the clock here, or else after the sequence `after`: same token,
 -- a new sequence; the caller sends it. Readers return to their last commit. Scans the in-flight records, then the readers (cursors that begin with r), in bounded parts. Returns the
 -- cursor for the next call, 0 when done, and the highest sequence to look at: what the scan itself renumbers is above it and is not found
--- twice. A page that was too much for one script is scanned again (the first page of locks as l0, so that it does not begin a session). A
+-- twice. A page that was too much for one call is scanned again (the first page of locks as l0, so that it does not begin a session). A
 -- frontend that looks for its own deliveries after a lost reply first ends the session of that reply, so that nothing it looks for runs
 -- later.
 -- ARGV: now revision frontend number previous age_ms after upto scan
@@ -42,7 +42,7 @@ if i < #found[2] then
 elseif found[1] ~= '0' then
   rest = of .. found[1]
 end
--- A sweep continues at once with what is too much for one script.
+-- A sweep continues at once with what is too much for one call.
 local more = reading and (budget.over() or log_delivery.run(deliveries) == 1)
 if rest == '0' and arg.previous ~= arg.frontend then sessions.forget(arg.previous) end
 partition.save()

@@ -1,6 +1,6 @@
 -- Deliveries that their receivers have not confirmed yet (urn:xmpp:qos): position -> `stage tries`; `retries` has when each is sent
 -- again. The stage is what was sent last: `acknowledged`, or `assured` and then `deliver`, which is followed by the name of the message
--- if several items came in it: `deliver tries message`. A delivery that needs no confirmation, or has it, has no record. Scripts skip
+-- if several items came in it: `deliver tries message`. A delivery that needs no confirmation, or has it, has no record. Operations skip
 -- this until a subscription asks for confirmations.
 local confirmations = {}
 

@@ -4,7 +4,7 @@
 -- CALL: found = nil
 local partition_owner = {}
 
--- Reads it once per script; returns false without an owner.
+-- Reads it once per call; returns false without an owner.
 function partition_owner.get()
   if not call.partition_before.owner then return false end
   if call.partition_owner_found == nil then

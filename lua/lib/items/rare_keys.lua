@@ -1,4 +1,4 @@
--- Whether a partition has any of the keys that most partitions do not have. One EXISTS per call asks for all of them; scripts look for
+-- Whether a partition has any of the keys that most partitions do not have. One EXISTS per call asks for all of them; operations look for
 -- each only if one exists.
 -- CALL: any = nil
 local rare_keys = {}

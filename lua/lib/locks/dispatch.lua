@@ -1,4 +1,4 @@
--- Hands waiting items to subscribers with free credit. Every script that can make this possible runs it.
+-- Hands waiting items to subscribers with free credit. Every operation that can make this possible runs it.
 -- CALL: owed = false
 -- Bounded by count and by bytes: a reply is kept in memory here, in the frontend, and in the XMPP server. `owed`: a caller that cannot send has left items to subscribers with credit.
 local dispatch = {LIMIT = 200, ROUND = 8, BYTES = 1048576}

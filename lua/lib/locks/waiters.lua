@@ -91,7 +91,7 @@ function waiters.has_match(subid)
   return ready_queue.waits()
 end
 
--- Tells those who select a waiting item; those that gave items back in this script only if nobody else does. Returns 1 when there is more
+-- Tells those who select a waiting item; those that gave items back in this call only if nobody else does. Returns 1 when there is more
 -- to examine.
 local function tell_selecting()
   local lacking, any = false, false

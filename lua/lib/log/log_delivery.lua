@@ -1,4 +1,4 @@
--- Delivers entries of the log to readers with room, in order, and consumes nothing. Every script that can append entries or make room
+-- Delivers entries of the log to readers with room, in order, and consumes nothing. Every operation that can append entries or make room
 -- runs it.
 -- CALL: ranges, made = 0, bytes = 0
 -- Bounded by count and by bytes, as `dispatch` is, for the same reasons.

@@ -1,7 +1,7 @@
 -- Items that are delayed, and items whose time to live is over: these expire and are not handed out any more. An item in flight may still
 -- be acknowledged.
 -- CALL: perished = 0, bytes = 0, more = false
--- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` count expired items of this script.
+-- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` count expired items of this call.
 local expiry = {LIMIT = 200, BYTES = 1048576}
 
 -- Writes the journal record of an attempt that took no time.
@@ -69,7 +69,7 @@ end
 
 -- Whether the next item may go out: not if it has expired or is delayed, nor after another of its group.
 function expiry.may_go_out(position, group, entry, past)
-  -- An item that does not go out counts as skipped, so that a script skips a bounded number.
+  -- An item that does not go out counts as skipped, so that a call skips a bounded number.
   budget.skip(1)
   -- The item may be here before it was moved out of `delayed`.
   if scheduling.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end

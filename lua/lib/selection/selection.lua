@@ -1,5 +1,5 @@
 -- Finds the items that a subscriber selects among the skipped ones. It examines them in order, from its mark on, so it examines nothing
--- twice; an item that this script has skipped is examined only for subscribers whose conditions it meets.
+-- twice; an item that this call has skipped is examined only for subscribers whose conditions it meets.
 -- CALL: more = false, seen
 -- Bounded by instructions run; reading an item counts as some, and so do its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
@@ -79,7 +79,7 @@ function selection.next(subid)
   return entry
 end
 
--- Whether an item waits for a subscriber with a selector. The item is noted, so that the next script need not examine it again.
+-- Whether an item waits for a subscriber with a selector. The item is noted, so that the next call need not examine it again.
 function selection.has_match(subid)
   if skipped_items.after(subid, '', 1)[1] then return true end
   local entry = search(subid)

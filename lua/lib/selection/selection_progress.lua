@@ -1,7 +1,7 @@
 -- How far each subscription with a selector has examined the skipped items: subid -> mark, the padded position up to which it has. A
 -- subscription without a mark has examined all, and is tried again when an item meets its conditions.
 -- CALL: marks, stored, kept, met, standing
--- `met` has the items skipped in this script that are still there, by position: their place, and the set of subids that they may be for;
+-- `met` has the items skipped in this call that are still there, by position: their place, and the set of subids that they may be for;
 -- `standing` is their number for each subid. `kept` are subids whose mark is written in any case.
 local selection_progress = {}
 
@@ -16,7 +16,7 @@ local function marks()
   return call.selection_progress_marks
 end
 
--- Returns the record of an item that was skipped in this script and is still there.
+-- Returns the record of an item that was skipped in this call and is still there.
 function selection_progress.item(position)
   return call.selection_progress_met and call.selection_progress_met[position]
 end
@@ -71,7 +71,7 @@ function selection_progress.reset(subid, selects)
   if selects then redis.call('HSET', key.selection_progress, subid, '') else redis.call('HDEL', key.selection_progress, subid) end
 end
 
--- Returns the subids that have not examined an item skipped in this script that may be for them and is still there.
+-- Returns the subids that have not examined an item skipped in this call that may be for them and is still there.
 local function left()
   local found = {}
   for _, item in pairs(call.selection_progress_met or {}) do
@@ -83,7 +83,7 @@ local function left()
   return found
 end
 
--- Writes the changes of this script. An item that was skipped and taken in the same script makes nobody lag.
+-- Writes the changes of this call. An item that was skipped and taken in the same call makes nobody lag.
 function selection_progress.save()
   if not call.selection_progress_marks then return end
   local lack = left()

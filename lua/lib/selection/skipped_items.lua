@@ -65,7 +65,7 @@ local function forget(subid)
   redis.call('ZREMRANGEBYLEX', key.skipped, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
--- Returns the last place used in this script, empty for none.
+-- Returns the last place used in this call, empty for none.
 local function last()
   if not call.skipped_items_last then
     local member = redis.call('ZRANGE', key.skipped, '(!', '[ ', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]

@@ -29,7 +29,7 @@ function unsubscribing.give_back(flight, kind, reason)
   lock_end.lose(flight, kind, {reason = reason})
 end
 
--- Gives back up to `CHUNK` items, or with `most` so many, and returns how many are left: one script must not run for long. If any are
+-- Gives back up to `CHUNK` items, or with `most` so many, and returns how many are left: one call must not run for long. If any are
 -- left, `locks_to_release` has the last token handed out and the reason, and sweeps continue, whatever becomes of the caller. What a
 -- subscriber holds through a collection ends in the queues.
 function unsubscribing.release(subid, kind, reason, most)
@@ -53,7 +53,7 @@ function unsubscribing.release(subid, kind, reason, most)
   return left, ended
 end
 
--- Continues with one subscription that has left; returns how many more items this script may give back. Locks with later tokens belong to
+-- Continues with one subscription that has left; returns how many more items this call may give back. Locks with later tokens belong to
 -- a new subscription of the same subid.
 local function resume_one(subid, note, room)
   local token, kind, reason = string.match(note, '^(%d+) (%S+) (%S+)$')
