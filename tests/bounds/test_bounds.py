@@ -51,6 +51,7 @@ async def test_bound(gauge: Gauge, case: Case) -> None:
     await _hold(gauge, case)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in _LARGE], ids=lambda case: case.name)
 async def test_bound_of_redis7(older: Gauge, case: Case) -> None:
     """No script of the case is too long on Redis 7.0 either."""
