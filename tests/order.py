@@ -20,6 +20,9 @@ DURATIONS: Final = Path(__file__).with_name("durations.json")
 NEW: Final = 10
 """Seconds assumed for a scope that nobody has measured."""
 
+SOON: Final = ("tests/house/", "tests/lua/", "tests/unit/")
+"""Fast tests, which run before all others."""
+
 _DEAR: Final = re.compile(r"tests/(?:(analytics|helm)/|contract/.*(cluster|sentinels))")
 """Fixtures that take long: a Spark session, the chart rendered by every Helm, a cluster, sentinels."""
 
@@ -66,8 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return four workers more than there are cores: tests also wait. On two cores two more leave a third of the time idle."""
-    return (os.cpu_count() or 1) + 4
+    """Return two workers more than there are cores: tests also wait. On two cores one more leaves a tenth of the time idle."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -80,4 +83,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the longest scopes first; inside a scope the order stays."""
     seconds = json.loads(DURATIONS.read_text())
-    items.sort(key=lambda item: -seconds.get(scope(item.nodeid), NEW))
+    items.sort(key=lambda item: (not item.nodeid.startswith(SOON), -seconds.get(scope(item.nodeid), NEW)))

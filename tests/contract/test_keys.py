@@ -223,8 +223,9 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     waits = asyncio.create_task(rest.ask(Receive("fetched", ALICE, lease, 60_000, 60)))
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",
-        # Only until a frontend has written it: tests/lua/test_complete.py has it.
+        # Only until a frontend has written them: tests/lua/test_read_outbox.py has them.
         "sq:{jobs@8e71964d/0}:outbox_records",
+        "sq:{jobs@8e71964d/0}:outbox_replies",
         # Only with more locks than one script may end: tests/lua/test_bounce.py has it.
         "sq:{jobs@8e71964d/0}:locks_to_release",
         _NOTICES,
