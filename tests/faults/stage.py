@@ -30,6 +30,9 @@ RECOVERY_SECONDS: Final = 8.0
 also has to start the frontend.
 """
 
+REST_SECONDS: Final = 60.0
+"""The longest rest of a dead letter that several faults have met on its way (`outbox.LAST_MS`)."""
+
 PUBLISHERS: Final = 2
 WORKERS: Final = 3
 
@@ -146,7 +149,7 @@ class Stage:
             self.until(publisher.unfinished, PATIENCE_SECONDS, "a publish is not answered")
         # With short locks some expire, which takes their time.
         short = self.lock_seconds if self.lock_seconds <= RECOVERY_SECONDS else 0
-        self.until(self._under_way, 2 * short + RECOVERY_SECONDS, "the queue is not worked off")
+        self.until(self._under_way, 2 * short + RECOVERY_SECONDS + REST_SECONDS, "the queue is not worked off")
         for worker in self.workers:
             assert worker.process._child.poll() is None, worker.log
             worker.kill()
