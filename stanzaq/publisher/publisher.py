@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, overload
 
-from stanzaq import payloads, transports
+from stanzaq import payloads, schemes
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.outbox import Outbox
@@ -174,7 +174,7 @@ class Publisher:
         outbox: str | os.PathLike[str] | None = None,
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Connects only in `async with`."""
-        self._account = transports.account(url, service, password, address, tls)
+        self._account = schemes.account(url, service, password, address, tls)
         self._path = None if outbox is None else Path(outbox)
         self._outbox: Outbox | None = None
         self._sender: Sender | None = None
@@ -195,8 +195,8 @@ class Publisher:
             if self._path is not None:
                 self._outbox = Outbox(self._path)
                 left = await self._outbox.open()
-                account = transports.keep_resource(account, self._outbox.resource)
-            self._sender = transports.sender(account)
+                account = schemes.keep_resource(account, self._outbox.resource)
+            self._sender = schemes.sender(account)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise

@@ -42,7 +42,7 @@ async def ask(core: Core, what: str, command: Command) -> Result:
     """Submit a command; raises StanzaqError, as for a service behind XMPP, if the core refuses to do `what`."""
     result = await core.ask(command)
     if isinstance(result, Refused):
-        raise _fault(what, ERRORS[result.problem].stanza.condition, result.detail)
+        raise _fault(what, ERRORS[result.problem].xmpp.condition, result.detail)
     return result
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
-from stanzaq import transports
+from stanzaq import schemes
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
@@ -66,8 +66,8 @@ class Worker:
     ) -> None:
         """Check the arguments; connects only in `run` or `serve`."""
         self._resize(concurrency, prefetch)
-        self._account = transports.account(url, service, password, address, tls)
-        self._group = transports.check_group(self._account, group)
+        self._account = schemes.account(url, service, password, address, tls)
+        self._group = schemes.check_group(self._account, group)
         self._grace = seconds(grace)
         self._create = create
         self._tasks: dict[str, Task] = {}
@@ -181,7 +181,7 @@ class Worker:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
         if processes.runs_handlers() or _held:
             return
-        transport = transports.worker(self._account, create=self._create, group=self._group)
+        transport = schemes.worker(self._account, create=self._create, group=self._group)
         await self._serve(transport, self._hooks, self._grace)
 
     async def _serve(self, transport: Transport, hooks: Hooks, grace: float) -> None:

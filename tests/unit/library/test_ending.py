@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_SECONDS
 _PROGRAM: Final = """
 import asyncio, sys, time
 from datetime import UTC, datetime, timedelta
-from stanzaq import Job, StanzaqError, Worker, transports
+from stanzaq import Job, StanzaqError, Worker, schemes
 from stanzaq.worker import callers, runs, stopping, worker as working
 from stanzaq.transport.interface import Content, Delivery, Lock
 
@@ -68,7 +68,7 @@ def sleeps(job: Job) -> None:
     print("begins", flush=True)
     time.sleep(3600)
 
-transports.worker = lambda account, **_: Service()
+schemes.worker = lambda account, **_: Service()
 if __name__ == "__main__":
     worker = Worker("xmpp://worker@example.org", password="x", grace=0.1)
     handler, run_in = {

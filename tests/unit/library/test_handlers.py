@@ -434,7 +434,7 @@ async def test_a_stop_before_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop that comes before `serve` has begun is kept; a worker serves once at a time, and may serve again."""
     made = worker()
     made.task("jobs")(_plain)
-    monkeypatch.setattr("stanzaq.transports.worker", lambda _account, **_: _Endless())
+    monkeypatch.setattr("stanzaq.schemes.worker", lambda _account, **_: _Endless())
     made.stop()
     await asyncio.wait_for(made.serve(), PATIENCE_SECONDS)
     serving = asyncio.create_task(made.serve())
@@ -465,7 +465,7 @@ async def test_a_process_that_cannot_start(fault: Exception, monkeypatch: pytest
     assert end.reason.startswith("no process can be started for handlers (")
     played.close()
     made.task("jobs", run_in="process")(in_process)
-    monkeypatch.setattr("stanzaq.transports.worker", lambda _account, **_: service)
+    monkeypatch.setattr("stanzaq.schemes.worker", lambda _account, **_: service)
     with pytest.raises(StanzaqError, match="no process can be started for handlers"):
         await made.serve()
 

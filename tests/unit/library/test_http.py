@@ -16,7 +16,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stanzaq import Publisher, StanzaqError, Worker, transports
+from stanzaq import Publisher, StanzaqError, Worker, schemes
 from stanzaq.http import messages
 from stanzaq.http.connection import HttpConnection
 from stanzaq.http.publisher import HttpSender
@@ -59,7 +59,7 @@ MESSAGE = {
 )
 def test_accounts(url: str, user: str, origin: str) -> None:
     """The URL has the service and, if need be, the user."""
-    account = transports.account(url, None, "secret", None, "required")
+    account = schemes.account(url, None, "secret", None, "required")
     assert isinstance(account, HttpAccount) and (account.user, account.origin) == (user, origin)
 
 
@@ -95,7 +95,7 @@ def test_authorization(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without aiohttp the error says what to install."""
-    monkeypatch.setattr(transports, "find_spec", lambda _: None)
+    monkeypatch.setattr(schemes, "find_spec", lambda _: None)
     worker = Worker("https://queue.example.org")
     worker.task("jobs")(lambda _: None)
     with pytest.raises(StanzaqError, match=r"pip install 'stanzaq\[http\]'"):

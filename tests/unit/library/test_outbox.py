@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 import pytest
 
-from stanzaq import Publisher, StanzaqError, sync, transports
+from stanzaq import Publisher, StanzaqError, schemes, sync
 from stanzaq.publisher import publisher as publishing
 from stanzaq.publisher.outbox import Outbox
 from stanzaq.transport.account import Account
@@ -64,7 +64,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
         played.account = account
         return played
 
-    monkeypatch.setattr(transports, "sender", sender)
+    monkeypatch.setattr(schemes, "sender", sender)
     return played
 
 
@@ -289,7 +289,7 @@ FORKED = """
 import asyncio, os, sys
 from pathlib import Path
 from stanzaq import StanzaqError, sync
-from stanzaq import transports
+from stanzaq import schemes
 
 class Service:
     async def run(self): await asyncio.Event().wait()
@@ -298,7 +298,7 @@ class Service:
     async def close(self): pass
     def reply(self, node, item): return asyncio.Event().wait
 
-transports.sender = lambda account: Service()
+schemes.sender = lambda account: Service()
 kept = sync.Publisher("xmpp://p@example.org", password="x", outbox="outbox.db")
 kept.publish("jobs", 1)
 plain = sync.Publisher("xmpp://p@example.org", password="x")
