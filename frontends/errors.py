@@ -29,9 +29,9 @@ class StanzaError:
 class Errors:
     """One problem at the three doors."""
 
-    stanza: StanzaError
-    status: int
-    condition: str
+    xmpp: StanzaError
+    http: int
+    amqp: str
 
 
 ERRORS: Final = {

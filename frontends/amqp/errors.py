@@ -48,4 +48,4 @@ class Fault(Exception):  # noqa: N818  (named after what it is)
 def fault(refusal: Refused | MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into an AMQP error."""
     problem = refusal.problem
-    return Fault(ERRORS[problem].condition, refusal.detail or problem.value.replace("-", " "), problem)
+    return Fault(ERRORS[problem].amqp, refusal.detail or problem.value.replace("-", " "), problem)

@@ -59,7 +59,7 @@ def version_unknown() -> Fault:
 
 def fault(refusal: Refused | MalformedRequest) -> Fault:
     """Turn a refusal of the core or a translator into HTTP's terms."""
-    status = HTTPStatus(ERRORS[refusal.problem].status)
+    status = HTTPStatus(ERRORS[refusal.problem].http)
     headers = {"Retry-After": str(-(-refusal.wait_ms // 1000) or RETRY_SECONDS)} if status in _WAITS else {}
     return Fault(status, refusal.problem.value, refusal.detail, headers)
 

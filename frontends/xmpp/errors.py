@@ -31,7 +31,7 @@ class BadCommand(MalformedRequest):
 
 def wire(fault: MalformedRequest) -> StanzaError:
     """Return the stanza error for a fault."""
-    return fault.wire if isinstance(fault, Unserved | BadCommand) else ERRORS[fault.problem].stanza
+    return fault.wire if isinstance(fault, Unserved | BadCommand) else ERRORS[fault.problem].xmpp
 
 
 def write_error(error: StanzaError, detail: str, wait_ms: int = 0, *, nested: bool = False) -> str:

@@ -274,7 +274,7 @@ def _write_held(node: str, locks: tuple[Lock, ...]) -> bytes:
 
 def _write_unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
     """Write which entries of an owner's request stay unchanged (P26, XEP-0060 §8.8.2.4, §8.9.2.4)."""
-    error = errors.write_error(ERRORS[Problem.NOT_ACCEPTABLE].stanza, detail).encode()
+    error = errors.write_error(ERRORS[Problem.NOT_ACCEPTABLE].xmpp, detail).encode()
     return b"%b>%b%b</iq>" % (_head(iq, "error"), kept, error)
 
 

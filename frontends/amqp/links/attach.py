@@ -164,7 +164,7 @@ class LinkAttacher:
             if not wanted.group:
                 return found, None
             outcome = await self.context.core.ask(Bind(node, self.context.sender, number, wanted.group, wanted.epoch))
-            if not isinstance(outcome, Refused) or ERRORS[outcome.problem].condition != LOCKED:
+            if not isinstance(outcome, Refused) or ERRORS[outcome.problem].amqp != LOCKED:
                 return found, _answer(outcome, Bound)
             refusal = outcome
         raise fault(refusal)

@@ -150,4 +150,4 @@ def _write_attributes(row: Element, *names: str) -> str:
 
 def _error(outcome: Result) -> str:
     assert isinstance(outcome, Refused), outcome
-    return errors.write_error(ERRORS[outcome.problem].stanza, outcome.detail, outcome.wait_ms, nested=True)
+    return errors.write_error(ERRORS[outcome.problem].xmpp, outcome.detail, outcome.wait_ms, nested=True)

@@ -86,7 +86,7 @@ def test_conditions() -> None:
         "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-locked", "amqp:link:stolen", "amqp:invalid-field",
         "amqp:not-implemented", "amqp:decode-error", "amqp:link:message-size-exceeded", "amqp:resource-limit-exceeded",
     }  # fmt: skip
-    assert told <= {each.condition for each in ERRORS.values()} and all(f"`{each}`" in PAGE for each in told)
+    assert told <= {each.amqp for each in ERRORS.values()} and all(f"`{each}`" in PAGE for each in told)
     # And the errors of AMQP itself.
     own = {errors.FRAMING, errors.ILLEGAL_STATE, errors.HANDLE_IN_USE, errors.UNATTACHED_HANDLE, errors.TRANSFER_LIMIT}
     assert all(f"`{each}`" in PAGE for each in own)

@@ -315,7 +315,7 @@ def test_what_is_no_json(content_type: str, body: bytes) -> None:
     for raw in (data, string):
         with pytest.raises(MalformedRequest, match=r"the payload is not JSON|invalid text") as refused:
             messages.parse(raw)
-        assert ERRORS[refused.value.problem].condition == "amqp:decode-error"
+        assert ERRORS[refused.value.problem].amqp == "amqp:decode-error"
 
 
 @pytest.mark.parametrize(

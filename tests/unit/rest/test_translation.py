@@ -40,7 +40,7 @@ def test_temporary_errors_say_when_to_ask_again() -> None:
     """Each status that is temporary has Retry-After, and each problem a detail."""
     for problem in Problem:
         told = errors.fault(MalformedRequest(problem))
-        assert errors.document(told)["detail"] and errors.document(told)["status"] == ERRORS[problem].status
+        assert errors.document(told)["detail"] and errors.document(told)["status"] == ERRORS[problem].http
         assert ("Retry-After" in told.headers) == (told.status in {429, 503, 504, 507})
 
 

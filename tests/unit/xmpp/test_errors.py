@@ -18,7 +18,7 @@ def test_every_problem_has_its_error() -> None:
 def test_what_may_succeed_later_says_wait() -> None:
     """A retryable problem is of type wait, so that a peer which knows only RFC 6120 knows to try again."""
     assert {problem for problem in Problem if problem.retryable} <= {
-        problem for problem, each in ERRORS.items() if each.stanza.kind == "wait"
+        problem for problem, each in ERRORS.items() if each.xmpp.kind == "wait"
     }
 
 
