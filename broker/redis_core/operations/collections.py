@@ -13,7 +13,7 @@ from broker.redis_core.commands.collections import (
     Turn,
     Turned,
 )
-from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name, subid
+from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, subid
 
 _NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
     ("words", "queue", "count", "level", "stamp", "hold", "holders", "puller", "limit"), ""
@@ -108,4 +108,4 @@ def _about_turn(command: Turn, _record: NodeRecord) -> Values:
 turn = Call("turn", _read_turned, _about_turn, rows=_turn_rows)
 receive_by_reference = Call("receive_by_reference", _read_received, rows=_reference_rows)
 check_references = Call("check_references", _read_told, rows=_look_rows)
-list_references = Call("list_references", _read_references, by_name)
+list_references = Call("list_references", _read_references)

@@ -9,7 +9,7 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.tree import Scope
 from broker.model.results import Counted, Done, Purged
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
-from broker.redis_core.operations.operation import Call, OperationReply, by_name
+from broker.redis_core.operations.operation import Call, OperationReply
 
 JournalRecord = tuple[str, dict[str, str | int]]
 """A record of a journal with its position."""
@@ -57,7 +57,7 @@ def _read_scanned(_command: ScanSubscribers, reply: OperationReply, _record: Nod
 
 
 sweep = Call("sweep", _read_expired)
-take_over = Call("take_over", _read_resent, by_name)
+take_over = Call("take_over", _read_resent)
 purge = Call("purge", _read_purged)
 stats = Call("stats", _read_counted)
-list_subscribers = Call("list_subscribers", _read_scanned, by_name)
+list_subscribers = Call("list_subscribers", _read_scanned)

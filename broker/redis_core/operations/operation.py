@@ -54,10 +54,6 @@ def by_name(command: object, _record: NodeRecord) -> Values:
     return Fields(command)
 
 
-def _no_values(_command: object, _record: NodeRecord) -> Values:
-    return {}
-
-
 @frozen
 class Call:
     """How one kind of command calls an operation of Redis: turns it into arguments, and the reply into a result.
@@ -72,7 +68,7 @@ class Call:
     """Its name, which several kinds of commands may share."""
 
     result: Callable[[Any, Any, NodeRecord], Any]
-    fixed: Callable[[Any, NodeRecord], Values] = _no_values
+    fixed: Callable[[Any, NodeRecord], Values] = by_name
     row: Callable[[Any, NodeRecord], Values] | None = None
     rows: Callable[[Any, NodeRecord], list[Values]] | None = None
     when_full: str = ""

@@ -13,7 +13,7 @@ from broker.redis_core.commands.schedule_parts import (
     ScheduleStored,
     StoreSchedule,
 )
-from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name
+from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values
 
 _TOO_MANY: Final = Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MOST_OF_NODE} schedules")
 
@@ -34,7 +34,6 @@ def _read_stored(_command: StoreSchedule, reply: list[Any], _record: NodeRecord)
 read_schedules = Call(
     "read_schedules",
     _read_found,
-    by_name,
     rows=lambda command, _record: [{"id": command.id}] if command.id else [],
 )
 store_schedule = Call("store_schedule", _read_stored, lambda _command, _record: {"most": MOST_OF_NODE}, _store_row)

@@ -6,9 +6,8 @@ local asking = {ASK_MS = 2000, LONGEST_MS = 16000, MOST = 200, LOOKED_AT = 8}
 
 -- Returns how many items subscribers without credit here could get, about.
 function asking.wanted()
-  if partition_owner.get() or call.partition_options.paused or call.dispatch_owed or call.partition_options.log_only or not ready_queue.waits() then
-    return 0
-  end
+  if partition_owner.get() or call.partition_options.paused or call.dispatch_owed then return 0 end
+  if call.partition_options.log_only or not ready_queue.waits() then return 0 end
   local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
   if rare_keys.any() then stored = stored - redis.call('ZCARD', key.delayed) end
   local room = call.partition_options.hand_out and hand_out_limits.room() or asking.MOST

@@ -1,4 +1,4 @@
-"""Calls: commands become arguments by the names of the script's header, replies become results."""
+"""Calls: commands become arguments by the names of the operation's header, replies become results."""
 
 # ruff: noqa: ANN401  (calls take commands of every kind)
 
@@ -120,7 +120,7 @@ SHARED = {"now", "revision", "frontend", "number", "once_ms", "retry"}
 
 
 def test_samples_are_all() -> None:
-    """Every script of a row has a sample here."""
+    """Every call of a row has a sample here."""
     assert {type(sample) for sample in SAMPLES} == CALLS.keys()
 
 
