@@ -19,7 +19,7 @@ DATABASE ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev report-demo report-picture test durations retry check lint bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture compiled
+.PHONY: help install demo dev report-demo report-picture test tests durations retry check quick-tests lint types bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture compiled
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,9 +44,11 @@ report-picture: report-demo ## Make the picture for docs, from a report of a new
 terminal-picture: .venv/.dev ## Draw the picture of the command line for docs
 	$(BIN)/python -m deploy.terminal_picture
 
-# Lint keeps one core busy; beside it tools are installed, and tests compiled once, not by each worker of pytest.
-test: .venv/.dev ## Run lint, types, import rules and every test but the long ones
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint .venv/.tools .venv/.release compiled
+# Types are checked beside the tests, which wait half of their time; what takes a second is checked before.
+test: lint ## Run lint, types, import rules and every test but the long ones
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+tests: compiled .venv/.tools .venv/.release
 	@$(SETUP) packages $(SERVERS)
 	$(PYTEST) --maxfail 10 $(ONLY) $(ARGS)
 
@@ -57,6 +59,9 @@ retry: .venv/.tools ## Run the tests that failed last
 	$(PYTEST) --last-failed --last-failed-no-failures none $(ARGS)
 
 check: lint ## Run lint, types, import rules, licences and the tests that start no server
+	@$(MAKE) --no-print-directory --jobs 2 types quick-tests
+
+quick-tests: .venv/.dev
 	$(PYTEST) tests/house tests/unit $(ARGS)
 
 bench: .venv/.dev ## Measure the core, the doors and reports against native ceilings, into bench/results
@@ -110,9 +115,11 @@ lint: .venv/.dev
 	$(BIN)/python -m deploy.lock --check
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pip-licenses > /dev/null
+
+types: .venv/.dev
+	nice $(BIN)/mypy
 
 # pyproject.toml and the locks decide what is installed: if one is newer than the mark, install again.
 .venv/.embedded: pyproject.toml server/pyproject.toml deploy/locked/demo.txt
