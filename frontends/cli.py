@@ -233,6 +233,10 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
         str,
         typer.Option("--target-wait-p95", help="The longest wait allowed for 95 % of the items, e.g. 500ms, 2s, 5min."),
     ] = "2s",
+    compare_with: Annotated[
+        str, typer.Option(help="Compare with an interval of the same length so much earlier, e.g. 7d. Needs --from.")
+    ] = "",
+    zone: Annotated[str, typer.Option(help="The time zone of weekdays, hours and days, e.g. Europe/Berlin.")] = "UTC",
     master: Master = None,
     config: Config = None,
 ) -> None:
@@ -242,7 +246,8 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
     """
     made = _reports()
     url = settings(config, load_redis).redis_url if source == "redis" else None
-    raise typer.Exit(made.capacity(made.Asked(source, url, out, formats, begin, end, target, master)))
+    asked = made.Asked(source, url, out, formats, begin, end, target, master, compare_with, zone)
+    raise typer.Exit(made.capacity(asked))
 
 
 @report.command("collect")

@@ -40,13 +40,22 @@ SCHEMA: Final = StructType(
         StructField("journal_max", LongType()),
         StructField("used_memory", LongType()),
         StructField("maxmemory", LongType()),
+        StructField("limits", StringType()),
+        StructField("retry_delay", StringType()),
+        StructField("policies", StringType()),
         StructField("collected", TimestampType()),
     ]
 )
 """`oldest` is when the oldest waiting item was published. The memory is that of the Redis process that has the partition.
 
-All rows that were read together have the same `collected`.
+`limits` and `retry_delay` are as operations read them (broker/model/nodes/options.py); `policies` names what else decides who
+is served next. All rows that were read together have the same `collected`.
 """
+
+_META: Final = ("state", "cursor", "kept", "journal_max", "limits", "retry_delay", "ordered", "fair", "by_key")
+
+POLICIES: Final = ("order", "fairness", "bounds of keys", "priorities", "delays")
+"""What decides who is served next, besides the order in which items became ready."""
 
 _CREDIT: Final = SCHEMA.fieldNames().index("credit")
 
@@ -210,8 +219,8 @@ def _partition_state(
     link: Link, partition: JournalPartition, at: datetime, room: tuple[int, int]
 ) -> PartitionState | None:
     of = partial(keys.of_partition, partition=Partition(*partition))
-    meta, lines, stored, replaced, successors, dying, locked, locks = link.ask_all(
-        ("HMGET", of("meta"), "state", "cursor", "kept", "journal_max"),
+    meta, lines, stored, replaced, successors, dying, locked, locks, urgent, delayed = link.ask_all(
+        ("HMGET", of("meta"), *_META),
         ("HVALS", of("subscribers")),
         ("XLEN", of("log")),
         ("HLEN", of("replaced")),
@@ -219,8 +228,11 @@ def _partition_state(
         ("HKEYS", of("outbox_items")),
         ("HKEYS", of("inflight")),
         ("HVALS", of("inflight")),
+        ("EXISTS", of("by_priority")),
+        ("EXISTS", of("delayed")),
     )
-    state, cursor, kept, journal_max = meta
+    state, cursor, kept, journal_max, *rules = meta
+    limits, retry_delay, ordered, fair, by_key = (each.decode() if each else "" for each in rules)
     if state == b"deleted" or cursor is None:
         return None
     first, last, length = link.ask_all(
@@ -246,6 +258,11 @@ def _partition_state(
         length,
         int(journal_max or 0),
         *room,
+        limits,
+        retry_delay,
+        ", ".join(
+            name for name, has in zip(POLICIES, (ordered == "1", fair, by_key, urgent, delayed), strict=True) if has
+        ),
     )
     away = frozenset(position.decode() for position in (*locked, *dying))
     keeps_s = _predict_kept_seconds(first, last, length, int(journal_max or 0))

@@ -11,15 +11,16 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
+from broker.analytics.busiest import Busiest, Credit, find_busiest, find_credit, window
 from broker.analytics.faults import Unreadable
 from broker.analytics.inputs import Inputs
 from broker.analytics.inputs import span as span_of
 from broker.analytics.measures import attempts as ways
-from broker.analytics.measures import census, demand, latency, timeline, work
+from broker.analytics.measures import census, hours, latency, timeline, traces, work
 from broker.analytics.source.offsets import Id
 from broker.analytics.span import Span
 
-STEPS: Final = ("waits", "timeline", "demand", "latency", "work", "census")
+STEPS: Final = ("waits", "timeline", "hours", "census", "replay", "latency", "work")
 """The steps of `measure`, in order."""
 
 ByNode = Mapping[str, Row]
@@ -33,7 +34,8 @@ class Facts:
     span: Span
     steps: ManyByNode
     peaks: ByNode
-    burstiness: ByNode
+    hours: ManyByNode
+    busiest: Mapping[str, Busiest]
     latency: ManyByNode
     work: ByNode
     perished: ByNode
@@ -42,12 +44,17 @@ class Facts:
     among_subscribers: ByNode
     among_partitions: ByNode
     present: ByNode
+    credit: Mapping[str, Credit]
     memory: ByNode
+    replays: ByNode
     gaps: list[Row]
 
 
-def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
-    """Run every measure over records that are read once. `step` is called with each of STEPS as it begins."""
+def measure(inputs: Inputs, step: Callable[[str], None], target_s: float) -> Facts:
+    """Run every measure over records that are read once. `step` is called with each of STEPS as it begins.
+
+    `target_s` is the longest wait that 95 % of the items may have.
+    """
     tell = iter(STEPS)
     step(next(tell))
     since, gaps = census.find_start(inputs.census), _gaps(inputs)
@@ -58,9 +65,20 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
         with _persist(timeline.timeline(attempts, waiting, span)) as line:
             steps, peaks = _rows_by_node(line.orderBy("step")), _row_by_node(timeline.peaks(line))
         step(next(tell))
-        arrived = demand.arrivals(attempts, waiting, span)
-        widths = demand.windows({node: row.arrived for node, row in peaks.items()}, span)
-        burstiness = _row_by_node(demand.burstiness(arrived, widths, span)) if widths else {}
+        by_hour = _rows_by_node(hours.hours(attempts, waiting, span, target_s * 1000))
+        busiest = {node: find_busiest(rows, span) for node, rows in by_hour.items()}
+        step(next(tell))
+        present, memory = _row_by_node(census.present(inputs.census)), _row_by_node(census.memory(inputs.census))
+        until = span.end if inputs.last else None
+        credits_seen = _rows_by_node(census.credits_over_time(inputs.census, span.begin, until))
+        step(next(tell))
+        now = {node: row.credit for node, row in present.items()} if inputs.last is None else {}
+        credit = {
+            node: find_credit(credits_seen.get(node, []), peaks[node], each, now.get(node))
+            for node, each in busiest.items()
+        }
+        windows = {node: window(each, present.get(node), credit[node].workers) for node, each in busiest.items()}
+        replays = _row_by_node(traces.replays(attempts, waiting, windows, target_s * 1000)) if windows else {}
     step(next(tell))
     closed = ways.keep_closed_in(attempts, span)
     made, perished = ways.drop_perished(closed), _row_by_node(ways.count_perished(closed))
@@ -69,27 +87,26 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
     with _persist(work.tally(made)) as tallied:
         works = _row_by_node(work.work(tallied))
         subscribers, partitions = work.shares(tallied, "subscriber"), work.shares(tallied, "partition")
-        busiest, parts = (
-            _rows_by_node(work.busiest(subscribers, "subscriber")),
-            _rows_by_node(work.busiest(partitions, "partition")),
-        )
+        shares = _rows_by_node(work.busiest(subscribers, "subscriber"))
+        parts = _rows_by_node(work.busiest(partitions, "partition"))
         among, among_parts = _row_by_node(work.evenness(subscribers)), _row_by_node(work.evenness(partitions))
-    step(next(tell))
-    present, memory = _row_by_node(census.present(inputs.census)), _row_by_node(census.memory(inputs.census))
     return Facts(
         span=span,
         steps=steps,
         peaks=peaks,
-        burstiness=burstiness,
+        hours=by_hour,
+        busiest=busiest,
         latency=latencies,
         work=works,
         perished=perished,
-        subscribers=busiest,
+        subscribers=shares,
         partitions=parts,
         among_subscribers=among,
         among_partitions=among_parts,
         present=present,
+        credit=credit,
         memory=memory,
+        replays=replays,
         gaps=gaps,
     )
 

@@ -5,20 +5,25 @@ None means that the records do not tell.
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from broker.analytics.quantities import write_count
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Arrivals. `burstiness` is 0 for arrivals at a fixed pace and 1 for random (Poisson) ones."""
+    """Arrivals: the mean since the node's first item in the interval, and that of the busiest hour, which begins at `busiest_at`.
+
+    A short interval is its own busiest hour.
+    """
 
     rate_per_s: float
     bytes_per_s: float
     peak_per_s: float | None
-    peak_to_mean: float | None
     peak_width_s: float
-    burstiness: float | None
+    busiest_per_s: float
+    busiest_at: datetime | None
+    busiest_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +46,73 @@ class Latency:
     end_to_end: Durations | None
 
 
+class Cause(StrEnum):
+    """Why the target was missed."""
+
+    TIMEOUTS = "locks that expired"
+    SLOW = "slow workers"
+    IN_FLIGHT = "stanzaq#max_in_flight"
+    RATE = "stanzaq#rate"
+    CREDIT = "too little credit"
+    OTHER = "delays, order, keys, or no subscriber that may have them"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How the target was held: the share of waits that were longer, of all and in the busiest hour, and the hours that missed it.
+
+    `since` is when the first of these began, `cause` why most of them missed it; None when the target was held.
+    """
+
+    late_share: float
+    busiest_late_share: float
+    hours: int
+    missed_hours: int
+    since: datetime | None
+    cause: Cause | None
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the workers could do; a worker is one unit of credit.
+    """What the workers could do in the busiest hour; a worker is one unit of credit.
 
-    `wait_p95_s` is the wait that the formula predicts with the present credit; None if it would grow without end.
+    `credit` is that of then; unless `credit_seen` it is the most that were at work, since no census tells;
+    `credit_now` is None in a report of the past. `workers_needed` hold
+    the target, None if the node's own bounds prevent it; `workers_unbound` is the same without these. `wait_p95_s` is the
+    replay's with the credit. `target_per_s` is the demand that the credit carries within the target; `headroom` is how far
+    that is above the demand. `policies` decide who is served next, and are not replayed.
     """
 
     attempts_per_s: float
-    service_variation: float
     busy: float
     busiest: float
+    offered: float | None
     credit: int | None
+    credit_seen: bool
+    credit_now: int | None
     credit_use: float | None
     most_per_s: float | None
     target_per_s: float | None
     headroom: float | None
     workers_needed: int | None
+    workers_unbound: int | None
     wait_p95_s: float | None
+    max_in_flight: int
+    max_rate_per_s: float | None
+    policies: str
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the workers cost that are missing: workers, subscribers with as much credit each as those of now, and work.
+
+    `worker_hours_per_day` is what all workers are busy for; `core_hours_per_day` is what frontends and Redis take for the jobs.
+    """
+
+    workers: int
+    subscribers: int | None
+    worker_hours_per_day: float
+    core_hours_per_day: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +159,27 @@ class Fairness:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The predicted wait with this number of workers; None: it would grow without end."""
+    """The wait with this number of workers, as replayed; in use by 1 or more it grows as long as the hour lasts."""
 
     workers: int
     use: float
-    wait_p95_s: float | None
+    wait_p95_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What will happen if the trends continue."""
+    """What will happen if the trends continue. `…_least` and `…_most` are the band of 95 %; a trend whose band has 0 is none.
 
+    The target is missed between `target_missed_first_days` and `…_last_days`, None for never.
+    """
+
+    days: int
     rate_growth_per_day: float | None
+    rate_growth_least: float | None
+    rate_growth_most: float | None
     target_missed_days: float | None
+    target_missed_first_days: float | None
+    target_missed_last_days: float | None
     memory_full_days: float | None
     journal_reach_s: float | None
 
@@ -159,13 +221,24 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Hour:
+    """The arrivals of one hour of the week; `weekday` is 0 on Monday, None is what the interval does not have."""
+
+    weekday: int
+    hour: int
+    rate_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """All figures of one node."""
 
     node: str
     demand: Demand
     latency: Latency
+    target: Target
     capacity: Capacity
+    price: Price | None
     backlog: Backlog
     waste: Waste
     fairness: Fairness | None
@@ -176,6 +249,7 @@ class Node:
     subscribers: tuple[Share, ...]
     partitions: tuple[Share, ...]
     moments: tuple[Moment, ...]
+    week: tuple[Hour, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +300,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All nodes with activity, the busiest first. `memory_full_days` is of Redis as a whole, with all nodes together."""
+    """All nodes with activity, the most urgent first. `memory_full_days` is of Redis as a whole, with all nodes together.
+
+    `zone` is that of weekdays, hours and days; `before` is the report of an earlier interval to compare with.
+    """
 
     source: str
     begin: datetime
@@ -236,3 +313,5 @@ class Report:
     nodes: tuple[Node, ...]
     memory_full_days: float | None = None
     service: Service = Service()
+    zone: str = "UTC"
+    before: "Report | None" = None

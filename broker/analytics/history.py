@@ -62,7 +62,7 @@ WAITING: Final = StructType(
     [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
 )
 
-_ADDED: Final = frozenset({"collected"})
+_ADDED: Final = frozenset({"collected", "limits", "retry_delay", "policies"})
 """Columns that the files of earlier versions do not have."""
 
 _RARE: Final = frozenset({"gaps", "process_usage"})

@@ -1,29 +1,64 @@
-"""Computes a report's figures from the measures, by arithmetic and queueing theory. Must not know Spark's tables."""
+"""Computes a report's figures from the measures and replays, by arithmetic. Must not know Spark's tables."""
 
 import math
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Final
 
 from pyspark.sql import Row
 
-from broker.analytics import figures, queueing
+from broker.analytics import calendars, figures
+from broker.analytics.busiest import Busiest, Credit, read_rules
 from broker.analytics.facts import Facts
+from broker.analytics.measures.hours import HOUR_MS
 from broker.analytics.measures.latency import CURVE, LEGS
-from broker.analytics.queueing import Load
+from broker.analytics.replay import TARGET_SHARE
 from broker.analytics.span import Span, moment
+from broker.analytics.verdict import urgency
+from broker.scaling import model
+from broker.scaling.costs import Measured
 
 _DAY_S: Final = 86_400.0
 _JOURNAL_S: Final = 7 * _DAY_S
 """The journal drops records older than a week (lua/lib/items/journal.lua)."""
 
+_LATE: Final = 1 - TARGET_SHARE
+"""With more late waits than this, the target is missed."""
 
-def report(facts: Facts, source: str, target_s: float) -> figures.Report:
-    """Build the report of every node with activity."""
+_MANY: Final = 0.1
+"""A share of attempts that is a cause of its own."""
+
+_SLOWER: Final = 1.5
+"""In missed hours, workers are slow if they take so many times as long as in the others."""
+
+_AT_BOUND: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The measured costs of a job, and how often a frontend's heartbeat comes, in seconds."""
+
+    costs: Measured
+    beat_s: float
+
+    def core_hours(self, rate_per_s: float) -> float:
+        """Return what frontends, Redis and the XMPP server take in a day for single jobs at a rate."""
+        if rate_per_s <= 0:
+            return 0.0
+        found = model.uses(self.costs.single, model.Service(), rate_per_s, self.beat_s)
+        return model.core_hours(found) * rate_per_s * _DAY_S / 1_000_000
+
+
+def report(facts: Facts, source: str, target_s: float, prices: Prices, zone: tzinfo) -> figures.Report:
+    """Build the report of every node with activity, the most urgent first."""
     names = sorted(facts.peaks, key=lambda name: (-facts.peaks[name].arrived, name))
-    nodes = tuple(_node(_collect_seen(facts, name, target_s)) for name in names)
+    nodes = tuple(_node(_collect_seen(facts, name, target_s), prices, zone) for name in names)
     gaps = tuple(figures.Gap(row.node, row.partition, row.after, row.before, row.records) for row in facts.gaps)
     begin, end = moment(facts.span.begin), moment(facts.span.end)
-    return figures.Report(source, begin, end, target_s, gaps, nodes, _redis_full_days(facts, nodes))
+    full = _redis_full_days(facts, nodes)
+    # Sorted twice: of equally urgent ones the busiest stays first.
+    nodes = tuple(sorted(nodes, key=lambda node: urgency(node, target_s)))
+    return figures.Report(source, begin, end, target_s, gaps, nodes, full, zone=str(zone))
 
 
 def _redis_full_days(facts: Facts, nodes: tuple[figures.Node, ...]) -> float | None:
@@ -46,37 +81,62 @@ class _Seen:
     name: str
     span: Span
     target_s: float
-    load: Load
     peaks: Row
     steps: list[Row]
     work: Row | None
     perished: int
     legs: dict[str, Row]
+    hours: list[Row]
+    busiest: Busiest | None
+    credit: Credit | None
+    replay: Row | None
     present: Row | None
-    burstiness: float | None
     memory_per_s: float | None
     subscribers: list[Row]
     partitions: list[Row]
     among_subscribers: Row | None
     among_partitions: Row | None
 
+    @property
+    def rate_per_s(self) -> float:
+        """Return the mean rate of arrivals since the node's first item, but over an hour at least, as far as there is one."""
+        first = min((row.begin for row in self.hours), default=self.span.begin)
+        begin = max(self.span.begin, min(first, self.span.end - HOUR_MS))
+        arrived: int = self.peaks.arrived
+        return arrived * 1000 / (self.span.end - begin)
+
+    @property
+    def busiest_per_s(self) -> float:
+        """Return the rate of arrivals of the busiest hour."""
+        return self.busiest.arrived / self.busiest.seconds if self.busiest else 0.0
+
+    @property
+    def tries(self) -> float:
+        """Return the mean number of deliveries of an item."""
+        return self.work.attempts / self.work.items if self.work and self.work.items else 1.0
+
+    @property
+    def service_s(self) -> float | None:
+        """Return how long a delivery takes on average."""
+        return self.work.held_s / self.work.attempts if self.work else None
+
 
 def _collect_seen(facts: Facts, name: str, target_s: float) -> _Seen:
-    peaks, work = facts.peaks[name], facts.work.get(name)
-    bursts, memory = facts.burstiness.get(name), facts.memory.get(name)
-    burstiness = bursts.burstiness if bursts else None
+    memory = facts.memory.get(name)
     return _Seen(
         name=name,
         span=facts.span,
         target_s=target_s,
-        load=_load(peaks, work, facts.span.seconds, burstiness),
-        peaks=peaks,
+        peaks=facts.peaks[name],
         steps=facts.steps[name],
-        work=work,
+        work=facts.work.get(name),
         perished=facts.perished[name].perished if name in facts.perished else 0,
         legs={row.leg: row for row in facts.latency.get(name, [])},
         present=facts.present.get(name),
-        burstiness=burstiness,
+        hours=facts.hours.get(name, []),
+        busiest=facts.busiest.get(name),
+        credit=facts.credit.get(name),
+        replay=facts.replays.get(name),
         memory_per_s=memory.memory_per_s if memory else None,
         subscribers=facts.subscribers.get(name, []),
         partitions=facts.partitions.get(name, []),
@@ -85,49 +145,85 @@ def _collect_seen(facts: Facts, name: str, target_s: float) -> _Seen:
     )
 
 
-def _load(peaks: Row, work: Row | None, seconds: float, burstiness: float | None) -> Load:
-    """Return the load on the workers: the arrival rate times the mean number of attempts of an item."""
-    rate = peaks.arrived / seconds
-    if work is None:
-        return Load(rate, 0.0)
-    tries = work.attempts / work.items if work.items else 1.0
-    # Too few arrivals say nothing about their variation: assume random ones.
-    arrivals = 1.0 if burstiness is None else burstiness
-    return Load(rate * tries, work.held_s / work.attempts, arrivals, work.held_variation)
-
-
-def _node(seen: _Seen) -> figures.Node:
+def _node(seen: _Seen, prices: Prices, zone: tzinfo) -> figures.Node:
     capacity, backlog = _capacity(seen), _backlog(seen)
     return figures.Node(
         node=seen.name,
         demand=_demand(seen),
         latency=figures.Latency(*(_durations(seen.legs.get(leg)) for leg in LEGS)),
+        target=_target(seen, capacity),
         capacity=capacity,
+        price=_price(seen, capacity, prices),
         backlog=backlog,
         waste=_waste(seen),
         fairness=_fairness(seen),
-        forecast=_forecast(seen, capacity, backlog),
+        forecast=_forecast(seen, capacity, backlog, zone),
         quality=_quality(seen),
-        what_if=_predict_waits(seen, capacity),
+        what_if=_what_if(seen),
         waits=tuple(zip(CURVE, seen.legs["wait_ms"].curve, strict=True)) if "wait_ms" in seen.legs else (),
         subscribers=tuple(_share(row, row.subscriber) for row in seen.subscribers),
         partitions=tuple(_share(row, str(row.partition)) for row in seen.partitions),
         moments=tuple(_moment(row) for row in seen.steps),
+        week=tuple(
+            figures.Hour(weekday, hour, rate)
+            for weekday, row in enumerate(calendars.week(seen.hours, seen.span, zone))
+            for hour, rate in enumerate(row)
+        ),
     )
 
 
 def _demand(seen: _Seen) -> figures.Demand:
-    rate = seen.peaks.arrived / seen.span.seconds
     size = seen.work.bytes / seen.work.attempts if seen.work else 0.0
-    peak = seen.peaks.peak_per_s
     return figures.Demand(
-        rate_per_s=rate,
-        bytes_per_s=rate * size,
-        peak_per_s=peak,
-        peak_to_mean=peak / rate if peak and rate else None,
+        rate_per_s=seen.rate_per_s,
+        bytes_per_s=seen.rate_per_s * size,
+        peak_per_s=seen.peaks.peak_per_s,
         peak_width_s=seen.span.width_ms / 1000,
-        burstiness=seen.burstiness,
+        busiest_per_s=seen.busiest_per_s,
+        busiest_at=moment(seen.busiest.since) if seen.busiest else None,
+        busiest_s=seen.busiest.seconds if seen.busiest else 0.0,
     )
+
+
+def _target(seen: _Seen, capacity: figures.Capacity) -> figures.Target:
+    waits, late = (sum(row[name] for row in seen.hours) for name in ("waits", "late"))
+    missed = [row for row in seen.hours if row.late > _LATE * row.waits]
+    of_busiest = [row for row in seen.hours if seen.busiest and _overlaps(row, seen.busiest)]
+    counted, behind = (sum(row[name] for row in of_busiest) for name in ("waits", "late"))
+    share, busiest = (part / whole if whole else 0.0 for part, whole in ((late, waits), (behind, counted)))
+    fails = max(share, busiest) > _LATE
+    return figures.Target(
+        late_share=share,
+        busiest_late_share=busiest,
+        hours=len(seen.hours),
+        missed_hours=len(missed),
+        since=moment(max(seen.span.begin, missed[0].begin)) if missed else None,
+        cause=_find_cause(seen, missed or seen.hours, capacity) if fails else None,
+    )
+
+
+def _overlaps(row: Row, busiest: Busiest) -> bool:
+    begin: int = row.hour * HOUR_MS
+    return begin < busiest.until and begin + HOUR_MS > busiest.since
+
+
+def _find_cause(seen: _Seen, missed: list[Row], capacity: figures.Capacity) -> figures.Cause:
+    """Find why hours missed the target: the node's own bounds first, then what made workers slow, then how many there are."""
+    needed, served = capacity.workers_needed, sum(row.served for row in missed)
+    if capacity.workers_unbound is not None and needed is None:
+        at_work = max(seen.peaks.in_flight_most, min(capacity.credit or 0, capacity.max_in_flight))
+        full = capacity.max_in_flight and at_work >= _AT_BOUND * capacity.max_in_flight
+        too_few = capacity.max_in_flight and capacity.workers_unbound > capacity.max_in_flight
+        return figures.Cause.IN_FLIGHT if full and too_few else figures.Cause.RATE
+    if served and sum(row.expired for row in missed) > _MANY * served:
+        return figures.Cause.TIMEOUTS
+    others = [row for row in seen.hours if row not in missed and row.served]
+    if served and others:
+        took, usual = (sum(row.work_ms for row in rows) / sum(row.served for row in rows) for rows in (missed, others))
+        if took > _SLOWER * usual:
+            return figures.Cause.SLOW
+    credit = capacity.credit or 0
+    return figures.Cause.CREDIT if needed is None or needed > credit else figures.Cause.OTHER
 
 
 def _durations(row: Row | None) -> figures.Durations | None:
@@ -138,21 +234,44 @@ def _durations(row: Row | None) -> figures.Durations | None:
 
 
 def _capacity(seen: _Seen) -> figures.Capacity:
-    credit = seen.present.credit if seen.present else None
-    busy, load = seen.peaks.in_flight_mean, seen.load
-    target = queueing.rate_for(load, credit, seen.target_s) if credit and load.service_s else None
+    found, service_s, busy = seen.replay, seen.service_s, seen.peaks.in_flight_mean
+    # A deleted node has no credit now, but it had some.
+    credit = seen.credit.workers if seen.credit and seen.present else None
+    growth = found.growth if found and credit else None
+    rules = read_rules(seen.present)
+    known = {row.workers: row.wait_ms / 1000 for row in found.curve} if found else {}
     return figures.Capacity(
-        attempts_per_s=load.rate_per_s,
-        service_variation=load.service_variation,
+        attempts_per_s=seen.rate_per_s * seen.tries,
         busy=busy,
         busiest=seen.peaks.in_flight_most,
+        offered=found.offered if found else None,
         credit=credit,
+        credit_seen=bool(seen.credit and seen.credit.seen),
+        credit_now=seen.credit.now if seen.credit else None,
         credit_use=busy / credit if credit else None,
-        most_per_s=credit / load.service_s if credit and load.service_s else None,
-        target_per_s=target,
-        headroom=target / load.rate_per_s - 1 if target is not None and load.rate_per_s else None,
-        workers_needed=queueing.workers_for(load, seen.target_s) if seen.work else None,
-        wait_p95_s=_predict_wait(load, credit).wait_p95_s if credit and seen.work else None,
+        most_per_s=credit / service_s if credit and service_s else None,
+        target_per_s=growth * seen.busiest_per_s * seen.tries if growth is not None else None,
+        headroom=growth - 1 if growth is not None else None,
+        workers_needed=found.needed if found else None,
+        workers_unbound=found.needed_unbound if found else None,
+        wait_p95_s=known.get(credit) if credit else None,
+        max_in_flight=rules.max_in_flight,
+        max_rate_per_s=1000 / rules.interval_ms if rules.interval_ms else None,
+        policies=(seen.present.policies or "") if seen.present else "",
+    )
+
+
+def _price(seen: _Seen, capacity: figures.Capacity, prices: Prices) -> figures.Price | None:
+    if capacity.workers_unbound is None:
+        return None
+    missing = max(0, (capacity.workers_needed or capacity.workers_unbound) - (capacity.credit or 0))
+    present = seen.present
+    each = present.credit / present.subscribers if present and present.subscribers and present.credit else None
+    return figures.Price(
+        workers=missing,
+        subscribers=math.ceil(missing / each) if each else None,
+        worker_hours_per_day=capacity.attempts_per_s * (seen.service_s or 0.0) * 24,
+        core_hours_per_day=prices.core_hours(capacity.attempts_per_s),
     )
 
 
@@ -160,7 +279,7 @@ def _backlog(seen: _Seen) -> figures.Backlog:
     now = seen.present
     # A deleted node has nothing waiting and no credit.
     waiting, credit = (now.waiting, now.credit) if now else (0, 0)
-    drain = queueing.drain_s(waiting, seen.load, credit)
+    drain = _drain_s(waiting, credit / seen.service_s if seen.service_s else math.inf if credit else 0.0, seen)
     return figures.Backlog(
         waiting=waiting,
         in_flight=now.in_flight if now else 0,
@@ -171,6 +290,12 @@ def _backlog(seen: _Seen) -> figures.Backlog:
         drain_s=drain if math.isfinite(drain) else None,
         drains=math.isfinite(drain),
     )
+
+
+def _drain_s(waiting: int, most_per_s: float, seen: _Seen) -> float:
+    """Return how long the backlog takes to drain while new items arrive at the mean rate; infinite when it grows."""
+    spare = most_per_s - seen.rate_per_s * seen.tries
+    return 0.0 if not waiting else waiting / spare if spare > 0 else math.inf
 
 
 def _waste(seen: _Seen) -> figures.Waste:
@@ -198,15 +323,28 @@ def _fairness(seen: _Seen) -> figures.Fairness | None:
     return figures.Fairness(who.sharers, who.jain, where.sharers, where.jain, where.skew) if who and where else None
 
 
-def _forecast(seen: _Seen, capacity: figures.Capacity, backlog: figures.Backlog) -> figures.Forecast:
-    # A trend over less than a day would only show the time of day.
-    trend = seen.peaks.rate_growth_per_day if seen.span.seconds >= _DAY_S else None
-    missed = None
-    if capacity.headroom is not None and capacity.headroom <= 0:
-        missed = 0.0
-    elif trend is not None and trend > 0 and capacity.headroom is not None:
-        missed = capacity.headroom * seen.peaks.arrived / seen.span.seconds / trend
-    return figures.Forecast(trend, missed, _memory_full_days(seen, backlog), _journal_reach_s(seen))
+def _forecast(seen: _Seen, capacity: figures.Capacity, backlog: figures.Backlog, zone: tzinfo) -> figures.Forecast:
+    found = calendars.trend(seen.hours, seen.span, zone)
+    headroom, rate = capacity.headroom, seen.rate_per_s
+
+    def missed(per_day: float | None) -> float | None:
+        # The busiest hour grows as the days do.
+        if headroom is not None and headroom <= 0:
+            return 0.0
+        return headroom * rate / per_day if headroom is not None and per_day is not None and per_day > 0 else None
+
+    slope = found.per_day if found and found.shown else None
+    return figures.Forecast(
+        days=found.days if found else 0,
+        rate_growth_per_day=found.per_day if found else None,
+        rate_growth_least=found.least if found else None,
+        rate_growth_most=found.most if found else None,
+        target_missed_days=missed(slope),
+        target_missed_first_days=missed(found.most) if slope and found else None,
+        target_missed_last_days=missed(found.least) if slope and found else None,
+        memory_full_days=_memory_full_days(seen, backlog),
+        journal_reach_s=_journal_reach_s(seen),
+    )
 
 
 def _memory_full_days(seen: _Seen, backlog: figures.Backlog) -> float | None:
@@ -243,18 +381,12 @@ def _quality(seen: _Seen) -> figures.Quality:
     )
 
 
-def _predict_waits(seen: _Seen, capacity: figures.Capacity) -> tuple[figures.WhatIf, ...]:
-    """Predict the wait for numbers of workers around the needed and the present one."""
-    if not seen.work or not seen.load.service_s:
+def _what_if(seen: _Seen) -> tuple[figures.WhatIf, ...]:
+    """Return the waits of the busiest hour with numbers of workers around the needed and the present one."""
+    if seen.replay is None:
         return ()
-    least, needed = math.floor(seen.load.offered), capacity.workers_needed or 0
-    around = {least, least + 1, *range(needed - 2, needed + 4), capacity.credit or 0}
-    return tuple(_predict_wait(seen.load, workers) for workers in sorted(around) if workers >= max(1, least))
-
-
-def _predict_wait(load: Load, workers: int) -> figures.WhatIf:
-    wait = queueing.wait_s(load, workers)
-    return figures.WhatIf(workers, load.offered / workers, wait if math.isfinite(wait) else None)
+    offered: float = seen.replay.offered
+    return tuple(figures.WhatIf(row.workers, offered / row.workers, row.wait_ms / 1000) for row in seen.replay.curve)
 
 
 def _share(row: Row, name: str) -> figures.Share:

@@ -1,99 +1,168 @@
-"""Judges the figures of a node in a word and a sentence. Pure; must not know who reads them."""
+"""Judges a node in a word and a few sentences: what was measured first, then why, then what would mend it.
 
-from dataclasses import dataclass, replace
+Pure; must not know who reads them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from broker.analytics.figures import Capacity, Node
-from broker.analytics.quantities import duration, rate, share, write_count
+from broker.analytics.figures import Cause, Node, Report
+from broker.analytics.quantities import duration, number, rate, share, write_count
 
 _TIGHT: Final = 0.15
 """With less headroom than this, an ordinary busy day is too much."""
 
-_AGREE: Final = 1.5
-"""Within this factor a measured wait agrees with the formula, which is no more exact for real queues (docs/reports.md)."""
+_SHOWN_PERISHED: Final = 0.01
 
-_AGREE_S: Final = 0.02
-"""Queue and network themselves take this long, so shorter waits agree."""
+_SOON_DAYS: Final = 30.0
+"""What will be missed within so many days belongs to this week's work."""
 
-_BALANCED: Final = 0.05
-"""A queue is in balance when its backlog grows by less than this share of the arrivals."""
+_NAMED: Final = 3
 
 
 class State(Enum):
-    """The state of a node."""
+    """The state of a node, the most urgent first."""
 
-    ENOUGH = "enough"
-    TIGHT = "tight"
-    SHORT = "short"
     UNSTABLE = "unstable"
+    MISSED = "missed"
     IDLE = "no credit"
-    GONE = "gone"
+    SHORT = "short"
+    TIGHT = "tight"
     NO_DATA = "no data"
+    ENOUGH = "enough"
+    GONE = "gone"
+
+
+_ORDER: Final = tuple(State)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state of a node, the reason, and how the measured waits compare with the formula."""
+    """The state of a node, what was measured and why, and what would mend it; empty when there is nothing to do."""
 
     state: State
     words: str
-    waits: str = ""
+    remedy: str = ""
+
+
+def urgency(node: Node, target_s: float) -> tuple[int, float]:
+    """Return a key that sorts the most urgent node first: by state, then by how many waits were too long."""
+    return _ORDER.index(verdict(node, target_s).state), -node.target.late_share
 
 
 def verdict(node: Node, target_s: float) -> Verdict:
-    """Judge a node by its credit, its load, and the target for the 95th percentile of waits."""
-    capacity = node.capacity
-    credit, needed = capacity.credit, capacity.workers_needed
-    needs = "no number of workers is known to suffice" if needed is None else f"needs {write_count(needed, 'worker')}"
-    aim = f"{needs} for p95 wait ≤ {duration(target_s)}"
+    """Judge a node by the waits that were measured, and by what its replay needs."""
     if not node.waste.attempts:
-        waiting, held = f"{write_count(node.backlog.waiting, 'item')} waiting", node.backlog.in_flight
-        if held:
-            return Verdict(State.NO_DATA, f"no delivery has ended yet; {held:,} in flight, {waiting}")
-        return Verdict(State.IDLE, f"nothing was delivered; {waiting}")
-    if credit is None:
-        return Verdict(State.GONE, f"{aim}; the node was deleted")
-    if not credit:
-        return Verdict(State.IDLE, f"{aim}; no subscriber has credit now, up to {capacity.busiest:.0f} were at work")
-    return replace(_judge_credit(capacity, credit, f"{aim}; has credit for {credit:,}"), waits=_waits(node, credit))
+        return _judge_idle(node)
+    measured = _measured(node, target_s)
+    if node.capacity.credit is None:
+        return Verdict(State.GONE, f"{measured}; the node was deleted")
+    state, headroom = _judge_credit(node, node.capacity.credit), max(0.0, node.capacity.headroom or 0.0)
+    if state is State.IDLE:
+        measured = f"{measured}; no subscriber has credit now"
+    elif state is State.TIGHT:
+        measured = f"{measured}; {share(headroom)} more would be too much"
+    return Verdict(state, measured, "" if state is State.ENOUGH else _remedy(node, target_s))
 
 
-def _judge_credit(capacity: Capacity, credit: int, words: str) -> Verdict:
-    if capacity.most_per_s is not None and capacity.attempts_per_s >= capacity.most_per_s:
-        return Verdict(State.UNSTABLE, f"{words}: unstable, more comes in than they can do")
+def _judge_credit(node: Node, credit: int) -> State:
+    capacity, cause = node.capacity, node.target.cause
+    if not credit or capacity.credit_now == 0:
+        return State.IDLE
+    if cause is not None:
+        grows = cause is Cause.CREDIT and (capacity.offered or 0.0) >= credit
+        return State.UNSTABLE if grows else State.MISSED
     if capacity.workers_needed is None or capacity.workers_needed > credit:
-        return Verdict(State.SHORT, words)
-    if capacity.headroom is not None and capacity.headroom < _TIGHT:
-        return Verdict(State.TIGHT, f"{words}: {share(capacity.headroom)} more would be too much")
-    return Verdict(State.ENOUGH, words)
+        return State.SHORT
+    return State.TIGHT if capacity.headroom is not None and capacity.headroom < _TIGHT else State.ENOUGH
 
 
-def _waits(node: Node, credit: int) -> str:
-    """Explain in one sentence why the measured wait agrees with the formula or does not."""
-    wait, expected = node.latency.wait, node.capacity.wait_p95_s
-    if wait is None:
+def _judge_idle(node: Node) -> Verdict:
+    waiting = f"{write_count(node.backlog.waiting, 'item')} waiting"
+    if node.waste.perished:
+        words = f"all of {write_count(node.waste.perished, 'item')} expired before anybody got one; {waiting}"
+        return Verdict(State.IDLE, words, "subscribe workers with credit")
+    if node.backlog.in_flight:
+        return Verdict(State.NO_DATA, f"no delivery has ended yet; {node.backlog.in_flight:,} in flight, {waiting}")
+    return Verdict(State.IDLE, f"nothing was delivered; {waiting}", "subscribe workers with credit")
+
+
+def _measured(node: Node, target_s: float) -> str:
+    """Say how the target was held in the interval, and why not."""
+    target, wait, perished = node.target, node.latency.wait, node.waste.perished
+    p95 = "" if wait is None else f"p95 wait {duration(wait.p95_ms / 1000)} for a target of {duration(target_s)}"
+    lost = perished / (perished + node.waste.items) if perished else 0.0
+    expired = f"; {share(lost)} of the items expired before anybody got them" if lost > _SHOWN_PERISHED else ""
+    if target.cause is None:
+        return f"target held: {p95}{expired}" if p95 else f"target held{expired}"
+    when = f" since {target.since:%Y-%m-%d %H:%M}" if target.since else ""
+    hours = f" in {target.missed_hours:,} of {write_count(target.hours, 'hour')}" if target.hours > 1 else ""
+    late = f"{share(target.late_share)} of waits were too long"
+    return f"target missed{hours}{when} by {_name(node)}: {late}, {p95 or 'most never ended'}{expired}"
+
+
+def _name(node: Node) -> str:
+    """Name the cause, with the node's own bound where it is one."""
+    cause, capacity = node.target.cause, node.capacity
+    if cause is Cause.IN_FLIGHT:
+        return f"{cause.value} = {capacity.max_in_flight:,}"
+    if cause is Cause.RATE:
+        return f"{cause.value} = {rate(capacity.max_rate_per_s)}"
+    return cause.value if cause else ""
+
+
+def _remedy(node: Node, target_s: float) -> str:
+    """Say what would hold the target in the busiest hour, and what that costs."""
+    capacity, demand, price, cause = node.capacity, node.demand, node.price, node.target.cause
+    if price is None or capacity.workers_unbound is None:
         return ""
-    measured = wait.p95_ms / 1000
-    words = f"p95 wait was {duration(measured)}, and the formula predicts for credit of {credit:,}"
-    if expected is None:
-        return f"{words} unlimited growth: the measured wait only shows how long that has lasted"
-    words = f"{words} {duration(expected)}: "
-    if max(measured, _AGREE_S) < expected / _AGREE:
-        return f"{words}the interval was too short for that, or credit was higher in it"
-    if measured <= max(expected * _AGREE, _AGREE_S):
-        return f"{words}they agree"
-    return words + _find_hidden_cause(node, credit)
+    at = f" from {demand.busiest_at:%Y-%m-%d %H:%M}" if demand.busiest_at else ""
+    load = f"at {rate(demand.busiest_per_s)}{at} (mean {rate(demand.rate_per_s)})"
+    if cause is Cause.TIMEOUTS:
+        return f"let handlers renew their locks, or raise stanzaq#lock_seconds; then look again {load}"
+    if capacity.workers_needed is None:
+        bound = "stanzaq#max_in_flight" if cause is Cause.IN_FLIGHT else "stanzaq#rate"
+        return f"raise {bound}: without it {write_count(capacity.workers_unbound, 'worker')} hold the target {load}"
+    has = (
+        f"the credit was {capacity.credit or 0:,}" if capacity.credit_seen else f"{capacity.credit or 0:,} were at work"
+    )
+    needs = f"p95 wait ≤ {duration(target_s)} needs {write_count(capacity.workers_needed, 'worker')} {load}; {has}"
+    if not price.workers:
+        return "" if cause is None else f"{needs}: look at {_name(node)}"
+    pods = f", {write_count(price.subscribers, 'subscriber')} like those of now" if price.subscribers else ""
+    return (
+        f"{needs}: add {price.workers:,}{pods}; all work takes {number(price.worker_hours_per_day)} worker hours a day, and the"
+        f" queue itself {number(price.core_hours_per_day)} core hours"
+    )
 
 
-def _find_hidden_cause(node: Node, credit: int) -> str:
-    """Find a cause that the formula does not know."""
-    capacity, demand, growth = node.capacity, node.demand, node.backlog.growth_per_s or 0.0
-    if abs(growth) > _BALANCED * demand.rate_per_s:
-        return f"the queue was not in balance, what waits {'grew' if growth > 0 else 'shrank'} by {rate(abs(growth))}"
-    tries = capacity.attempts_per_s / demand.rate_per_s if demand.rate_per_s else 1.0
-    if demand.peak_per_s and capacity.most_per_s and demand.peak_per_s * tries > capacity.most_per_s:
-        return f"at its peak {rate(demand.peak_per_s * tries)} were asked for, more than credit can do"
-    if capacity.busiest < credit * (1 - _TIGHT):
-        return f"no more than {capacity.busiest:.0f} were at work, so credit was lower or not for what waited"
-    return "items waited for their delay, their group or a subscriber that may have them"
+def this_week(report: Report) -> str:
+    """Say in one sentence what to do this week."""
+    urgent: list[str] = []
+    judged = [(node, verdict(node, report.target_wait_p95_s)) for node in report.nodes]
+    for node, found in judged:
+        if found.state in {State.UNSTABLE, State.MISSED, State.IDLE, State.SHORT, State.TIGHT}:
+            urgent.append(f"{node.node} ({_short(node, found.state)})")
+        elif (days := node.forecast.target_missed_days) is not None and days <= _SOON_DAYS:
+            urgent.append(f"{node.node} (target missed in {duration(days * 86_400)})")
+    if not urgent:
+        return f"Nothing to do this week: {_all(len(judged))} the target."
+    return f"This week: {_listed(urgent)}."
+
+
+def _short(node: Node, state: State) -> str:
+    price, bound = node.price, node.target.cause in {Cause.IN_FLIGHT, Cause.RATE, Cause.TIMEOUTS}
+    if bound:
+        return _name(node)
+    return f"add {write_count(price.workers, 'worker')}" if price and price.workers else state.value
+
+
+def _listed(urgent: Sequence[str]) -> str:
+    more = len(urgent) - _NAMED
+    return ", ".join(urgent[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _all(nodes: int) -> str:
+    return "the node holds" if nodes == 1 else f"all of {nodes:,} nodes hold"

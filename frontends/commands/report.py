@@ -11,17 +11,19 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from broker.analytics import facts, history, inputs
 from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.figures import Report
 from broker.analytics.processes import service
 from broker.analytics.quantities import duration
 from broker.analytics.render import console as on_console
 from broker.analytics.render import files
-from broker.analytics.report import report
+from broker.analytics.report import Prices, report
 from broker.analytics.session import session
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import read_costs
@@ -45,6 +47,8 @@ class Asked:
     end: str = ""
     target: str = "2s"
     master: str | None = None
+    compare_with: str = ""
+    zone: str = "UTC"
 
 
 def capacity(asked: Asked) -> int:
@@ -98,17 +102,26 @@ def _capacity(asked: Asked, talk: Console) -> None:
     files.check(asked.out, formats)
     target_s = _seconds("--target-wait-p95", asked.target)
     now = datetime.now(UTC)
-    first, last = _time("--from", asked.begin, now), _time("--to", asked.end, now)
-    with _progress(talk, _MORE_STEPS + len(facts.STEPS)) as step:
+    first, last, zone = _time("--from", asked.begin, now), _time("--to", asked.end, now), _zone(asked.zone)
+    earlier = _earlier(asked.compare_with, first, last or now)
+    with _progress(talk, (1 + bool(earlier)) * (_MORE_STEPS + len(facts.STEPS))) as step:
         step("starting Spark")
         with session(asked.master) as spark:
-            if asked.url is None:
-                given = inputs.of_history(asked.source, first, last, spark=spark, tell=step)
-            else:
-                given = inputs.of_redis(asked.url, first, last, spark=spark, tell=step)
-            made = report(facts.measure(given, step), "Redis" if asked.url else asked.source, target_s)
-            span = made.begin.timestamp() * 1000, made.end.timestamp() * 1000
-            made = replace(made, service=service(given.usage, made.nodes, span, read_costs(), HEARTBEAT_SECONDS))
+
+            def make(first: datetime | None, last: datetime | None) -> Report:
+                if asked.url is None:
+                    given = inputs.of_history(asked.source, first, last, spark=spark, tell=step)
+                else:
+                    given = inputs.of_redis(asked.url, first, last, spark=spark, tell=step)
+                prices = Prices(read_costs(), HEARTBEAT_SECONDS)
+                source = "Redis" if asked.url else asked.source
+                made = report(facts.measure(given, step, target_s), source, target_s, prices, zone)
+                span = made.begin.timestamp() * 1000, made.end.timestamp() * 1000
+                return replace(made, service=service(given.usage, made.nodes, span, prices.costs, prices.beat_s))
+
+            made = make(first, last)
+            if earlier:
+                made = replace(made, before=make(*earlier))
         step("writing")
         written = files.write(made, asked.out, formats)
     on_console.show(made, Console())
@@ -145,6 +158,25 @@ def _time(option: str, text: str, now: datetime) -> datetime | None:
         msg = f"{option} {text[:60]!r} is not a time: write e.g. 2026-01-31, 2026-01-31T12:00, or 7d for a week ago"
         raise Unreadable(msg) from None
     return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def _earlier(text: str, first: datetime | None, last: datetime) -> tuple[datetime, datetime] | None:
+    """Return the interval to compare with: as long as the report's, so much earlier; None if there is to be none."""
+    if not text:
+        return None
+    if first is None:
+        msg = "--compare-with needs --from: the two intervals are of one length, e.g. --from 7d --compare-with 7d"
+        raise Unreadable(msg)
+    ago = timedelta(seconds=_seconds("--compare-with", text))
+    return first - ago, last - ago
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, ZoneInfoNotFoundError, OSError):
+        msg = f"--zone {name[:60]!r} is not a time zone: write e.g. UTC or Europe/Berlin"
+        raise Unreadable(msg) from None
 
 
 def _seconds(option: str, text: str) -> float:

@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker.analytics import facts, inputs, report
-from broker.analytics.figures import Node
+from broker.analytics.figures import Cause, Node
 from broker.analytics.history import collect
 from broker.analytics.inputs import Inputs
 from broker.analytics.verdict import State, verdict
+from broker.scaling.costs import read_costs
 from tests.analytics.conftest import Journals
 from tests.analytics.truth import level, percentile
 from tests.lua.driver import T0, Delivered, Queue
@@ -89,7 +90,8 @@ CASES = {
 
 
 def _made(given: Inputs) -> Node:
-    [node] = report.report(facts.measure(given, lambda _: None), "Redis", 2.0).nodes
+    prices = report.Prices(read_costs(), 2.0)
+    [node] = report.report(facts.measure(given, lambda _: None, 2.0), "Redis", 2.0, prices, UTC).nodes
     return node
 
 
@@ -126,10 +128,10 @@ def test_truth(spark: SparkSession, journals: Journals, queue: Queue, story: Sto
     assert (node.backlog.waiting, node.backlog.in_flight) == (len(story.published) - len(story.deliveries), 2)
     judged = verdict(node, 2.0)
     if case.first is not None:
-        # The formula gets the arrivals, which are twice what two workers do.
+        # Twice as much comes as two workers do.
         assert node.capacity.attempts_per_s == pytest.approx(4.0) and node.capacity.most_per_s == pytest.approx(2.0)
-        assert judged.state is State.UNSTABLE
-        assert "unlimited growth" in judged.waits
+        assert (judged.state, node.target.cause) == (State.UNSTABLE, Cause.CREDIT)
+        assert node.capacity.workers_needed == 4 and node.price and node.price.workers == 2
 
 
 def test_history(spark: SparkSession, journals: Journals, story: Story, tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ def test_page_says_what_there_is(page: _Page) -> None:
     """Names are shown as they are, with each node's verdict, and missing data."""
     text = " ".join(page.text)
     assert HOSTILE in text
-    assert text.count("has credit for 6") == 4
+    assert text.count("p95 wait 1.2 s for a target of 2 s") == 4
+    assert text.count("Arrivals by weekday and hour, up to 6.96/s") == 2
+    assert "This week: idle (no credit)." in text
     assert "12 records of jobs, partition 1, before 1767225600000-0" in text
     assert "nan" not in text.lower().split()
 

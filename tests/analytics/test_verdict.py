@@ -1,109 +1,128 @@
-"""The verdict on a node, in a word and a sentence."""
+"""The verdict on a node: a word, what was measured and why, and what would mend it; and what to do this week."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from broker.analytics.figures import Node
-from broker.analytics.verdict import State, verdict
-from tests.analytics.pictured import node
+from broker.analytics.figures import Cause, Node, Target
+from broker.analytics.verdict import State, this_week, urgency, verdict
+from tests.analytics.pictured import idle, node, report
+
+SINCE = datetime(2026, 1, 31, 9, tzinfo=UTC)
 
 
-def _with(**capacity: object) -> Node:
-    return replace(node(), capacity=replace(node().capacity, **capacity))  # type: ignore[arg-type]
+def _with(**parts: dict[str, object]) -> Node:
+    given = node()
+    return replace(given, **{part: replace(getattr(given, part), **values) for part, values in parts.items()})  # type: ignore[arg-type]
+
+
+def _missed(cause: Cause, **parts: dict[str, object]) -> Node:
+    return replace(_with(**parts), target=Target(0.23, 0.4, 24, 5, SINCE, cause))
+
+
+SHORT = {"credit": 3, "workers_needed": 7, "workers_unbound": 7}
+PRICE = {"workers": 4, "subscribers": 2}
+HELD = "target held: p95 wait 1.2 s for a target of 2 s"
+MISSED = "target missed in 5 of 24 hours since 2026-01-31 09:00 by"
+LATE = "23 % of waits were too long, p95 wait 1.2 s for a target of 2 s"
+LOAD = "at 12/s from 2026-01-31 12:00 (mean 10/s)"
+COST = "all work takes 74.4 worker hours a day, and the queue itself 0.3 core hours"
+NOTHING = {"attempts": 0, "perished": 0}
 
 
 @pytest.mark.parametrize(
     ("of", "state", "words"),
     [
-        (node(), State.ENOUGH, "needs 4 workers for p95 wait ≤ 2 s; has credit for 6"),
+        (node(), State.ENOUGH, HELD),
+        (_with(capacity={"headroom": 0.1}), State.TIGHT, f"{HELD}; 10 % more would be too much"),
+        (_with(capacity=SHORT), State.SHORT, HELD),
+        (_missed(Cause.CREDIT, capacity=SHORT), State.UNSTABLE, f"{MISSED} too little credit: {LATE}"),
+        (_missed(Cause.SLOW), State.MISSED, f"{MISSED} slow workers: {LATE}"),
         (
-            _with(headroom=0.1),
-            State.TIGHT,
-            "needs 4 workers for p95 wait ≤ 2 s; has credit for 6: 10 % more would be too much",
+            _missed(Cause.IN_FLIGHT, capacity={"max_in_flight": 2}),
+            State.MISSED,
+            f"{MISSED} stanzaq#max_in_flight = 2: {LATE}",
         ),
         (
-            _with(credit=3, most_per_s=11.0, headroom=-0.2),
-            State.SHORT,
-            "needs 4 workers for p95 wait ≤ 2 s; has credit for 3",
+            _with(waste={"perished": 250}),
+            State.ENOUGH,
+            f"{HELD}; 20 % of the items expired before anybody got them",
         ),
+        (_with(capacity={"credit_now": 0}), State.IDLE, f"{HELD}; no subscriber has credit now"),
+        (_with(capacity={"credit": None}), State.GONE, f"{HELD}; the node was deleted"),
         (
-            _with(credit=2, most_per_s=9.0, headroom=-0.4),
-            State.UNSTABLE,
-            "needs 4 workers for p95 wait ≤ 2 s; has credit for 2: unstable, more comes in than they can do",
-        ),
-        (
-            _with(workers_needed=None),
-            State.SHORT,
-            "no number of workers is known to suffice for p95 wait ≤ 2 s; has credit for 6",
-        ),
-        (
-            _with(credit=0),
-            State.IDLE,
-            "needs 4 workers for p95 wait ≤ 2 s; no subscriber has credit now, up to 5 were at work",
-        ),
-        (_with(credit=None), State.GONE, "needs 4 workers for p95 wait ≤ 2 s; the node was deleted"),
-        (
-            replace(
-                node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=1, in_flight=0)
-            ),
+            _with(waste=NOTHING, backlog={"waiting": 1, "in_flight": 0}),
             State.IDLE,
             "nothing was delivered; 1 item waiting",
         ),
         (
-            replace(
-                node(), waste=replace(node().waste, attempts=0), backlog=replace(node().backlog, waiting=0, in_flight=1)
-            ),
+            _with(waste=NOTHING, backlog={"waiting": 0, "in_flight": 1}),
             State.NO_DATA,
             "no delivery has ended yet; 1 in flight, 0 items waiting",
         ),
+        (
+            _with(waste={"attempts": 0, "perished": 40}),
+            State.IDLE,
+            "all of 40 items expired before anybody got one; 12 items waiting",
+        ),
     ],
-    ids=["enough", "tight", "short", "unstable", "never", "no credit", "gone", "nothing delivered", "nothing ended"],
+    ids=lambda value: value.value if isinstance(value, State) else "",
 )
 def test_verdict(of: Node, state: State, words: str) -> None:
-    """Each state has its sentence: what is needed, for what, and what there is."""
+    """Each state has its sentence: how the target was held, since when not, and by what."""
     judged = verdict(of, 2.0)
     assert (judged.state, judged.words) == (state, words)
 
 
-WAITS = "p95 wait was 1.2 s, and the formula predicts for credit of 6"
-
-
-def _expected(wait_s: float | None, **more: object) -> Node:
-    given = _with(wait_p95_s=wait_s)
-    return replace(given, **{part: replace(getattr(given, part), **values) for part, values in more.items()})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
-    ("of", "words"),
+    ("of", "remedy"),
     [
-        (_expected(0.9), f"{WAITS} 900 ms: they agree"),
-        (_expected(None), f"{WAITS} unlimited growth: the measured wait only shows how long that has lasted"),
-        (_expected(9.0), f"{WAITS} 9 s: the interval was too short for that, or credit was higher in it"),
+        (node(), ""),
         (
-            _expected(0.1, backlog={"growth_per_s": 2.0}),
-            f"{WAITS} 100 ms: the queue was not in balance, what waits grew by 2/s",
+            _missed(Cause.CREDIT, capacity=SHORT, price=PRICE),
+            f"p95 wait ≤ 2 s needs 7 workers {LOAD}; the credit was 3: add 4, 2 subscribers like those of now; {COST}",
         ),
         (
-            _expected(0.1, backlog={"growth_per_s": -2.0}),
-            f"{WAITS} 100 ms: the queue was not in balance, what waits shrank by 2/s",
+            _missed(Cause.CREDIT, capacity={**SHORT, "credit_seen": False}, price={"workers": 4, "subscribers": None}),
+            f"p95 wait ≤ 2 s needs 7 workers {LOAD}; 3 were at work: add 4; {COST}",
         ),
         (
-            _expected(0.1, demand={"peak_per_s": 50.0}),
-            f"{WAITS} 100 ms: at its peak 52/s were asked for, more than credit can do",
+            _missed(Cause.RATE, capacity={"workers_needed": None, "max_rate_per_s": 5.0}),
+            f"raise stanzaq#rate: without it 4 workers hold the target {LOAD}",
         ),
         (
-            _expected(0.1, capacity={"busiest": 3.0, "wait_p95_s": 0.1}),
-            f"{WAITS} 100 ms: no more than 3 were at work, so credit was lower or not for what waited",
+            _missed(Cause.TIMEOUTS),
+            f"let handlers renew their locks, or raise stanzaq#lock_seconds; then look again {LOAD}",
         ),
         (
-            _expected(0.1, capacity={"busiest": 6.0, "wait_p95_s": 0.1}),
-            f"{WAITS} 100 ms: items waited for their delay, their group or a subscriber that may have them",
+            _missed(Cause.SLOW),
+            f"p95 wait ≤ 2 s needs 4 workers {LOAD}; the credit was 6: look at slow workers",
         ),
-        (_with(credit=0), ""),
+        (_with(waste=NOTHING), "subscribe workers with credit"),
     ],
-    ids=["agree", "unstable", "short", "grew", "shrank", "peak", "idle", "held back", "no credit"],
 )
-def test_waits(of: Node, words: str) -> None:
-    """One sentence compares the measured wait with the formula's."""
-    assert verdict(of, 2.0).waits == words
+def test_remedy(of: Node, remedy: str) -> None:
+    """What is missed is mended by what caused it, at a price."""
+    of = replace(of, backlog=replace(of.backlog, in_flight=0))
+    assert verdict(of, 2.0).remedy == remedy
+
+
+def test_this_week() -> None:
+    """The first line of a report names the most urgent nodes, and what will be soon."""
+    bound = replace(_missed(Cause.IN_FLIGHT, capacity={"max_in_flight": 2}), node="mail")
+    short = replace(_missed(Cause.CREDIT, capacity=SHORT, price=PRICE), node="pictures")
+    soon = replace(_with(forecast={"target_missed_days": 6.0}), node="late")
+    assert this_week(report(node())) == "Nothing to do this week: the node holds the target."
+    assert this_week(report(node(), node("two"))) == "Nothing to do this week: all of 2 nodes hold the target."
+    line = this_week(report(short, bound, idle(), soon, node()))
+    assert line == "This week: pictures (add 4 workers), mail (stanzaq#max_in_flight = 2), idle (no credit) and 1 more."
+    assert this_week(report(soon)) == "This week: late (target missed in 6 d)."
+
+
+def test_urgency() -> None:
+    """Growth without end comes first, then what was missed most; what holds is last but for what is gone."""
+    worse = replace(_missed(Cause.SLOW), target=Target(0.5, 0.5, 24, 9, SINCE, Cause.SLOW))
+    unstable, gone = _missed(Cause.CREDIT, capacity=SHORT), _with(capacity={"credit": None})
+    given = [gone, node(), _missed(Cause.SLOW), worse, unstable]
+    assert sorted(given, key=lambda each: urgency(each, 2.0)) == [unstable, worse, given[2], node(), gone]

@@ -26,7 +26,19 @@ def present(census: DataFrame) -> DataFrame:
             (F.max(F.unix_millis("at") - F.unix_millis("oldest")) / 1000).alias("oldest_s"),
             F.min(free).alias("free_bytes"),
             F.sum("journal_max").alias("journal_max"),
+            *(F.max(name).alias(name) for name in ("limits", "retry_delay", "policies")),
         )
+    )
+
+
+def credits_over_time(census: DataFrame, begin_ms: int, end_ms: int | None) -> DataFrame:
+    """Return by node the credit of each census between two times; without an end, up to now."""
+    at = F.unix_millis("at")
+    return (
+        census.where((at >= begin_ms) & (F.lit(end_ms).isNull() | (at < F.lit(end_ms))))
+        .groupBy("node", F.coalesce("collected", "at").alias("collected"))
+        .agg(F.max(F.unix_millis("at")).alias("at"), F.sum("credit").alias("credit"))
+        .orderBy("at")
     )
 
 

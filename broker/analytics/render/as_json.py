@@ -25,7 +25,7 @@ def record(report: Report) -> dict[str, Any]:
     written = {**_FORMAT, **asdict(report)}
     for node, values in zip(report.nodes, written["nodes"], strict=True):
         judged = verdict(node, report.target_wait_p95_s)
-        values["verdict"] = {"state": judged.state.value, "words": judged.words, "waits": judged.waits}
+        values["verdict"] = {"state": judged.state.value, "words": judged.words, "remedy": judged.remedy}
     return written
 
 

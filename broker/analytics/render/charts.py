@@ -64,8 +64,8 @@ def charts(node: Node, target_s: float) -> list[tuple[str, str]]:
     drawn = [("Arrivals and acknowledgements a second", _rates(node)), ("Waiting and in flight", _levels(node))]
     if node.waits:
         drawn.append(("Share of items that waited at most so long", _waits(node, target_s)))
-    if any(row.wait_p95_s is not None for row in node.what_if):
-        drawn.append(("p95 wait with so many workers", _draw_what_if(node, target_s)))
+    if node.what_if:
+        drawn.append(("p95 wait of the busiest hour with so many workers", _draw_what_if(node, target_s)))
     return drawn
 
 
@@ -117,8 +117,8 @@ def _waits(node: Node, target_s: float) -> str:
 
 def _draw_what_if(node: Node, target_s: float) -> str:
     def draw(axes: Axes) -> None:
-        known = [(row.workers, row.wait_p95_s) for row in node.what_if if row.wait_p95_s is not None]
-        workers, waits = zip(*known, strict=True)
+        workers = [row.workers for row in node.what_if]
+        waits = [row.wait_p95_s for row in node.what_if]
         colours = [FIRST if wait <= target_s else SECOND for wait in waits]
         axes.bar([f"{number:,}" for number in workers], waits, color=colours, width=0.6)
         _target(axes.axhline, target_s)

@@ -1,5 +1,6 @@
 """Prints a report on the console. Must not know files."""
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich import box
@@ -11,13 +12,15 @@ from rich.text import Text
 
 from broker.analytics.figures import Node, Report, Service
 from broker.analytics.quantities import duration, share
+from broker.analytics.render import compared
 from broker.analytics.render.themes import SERVICE_HEAD, Theme, days, service_rows, themes
-from broker.analytics.verdict import State, verdict
+from broker.analytics.verdict import State, this_week, verdict
 
 _STYLES: Final = {
     State.ENOUGH: "green",
     State.TIGHT: "yellow",
     State.SHORT: "red",
+    State.MISSED: "red",
     State.UNSTABLE: "bold red",
     State.IDLE: "red",
     State.GONE: "dim",
@@ -31,6 +34,9 @@ def show(report: Report, console: Console) -> None:
         f"[bold]Capacity[/bold]  {report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC"
         f" ({duration((report.end - report.begin).total_seconds())})"
     )
+    console.print(Text(this_week(report), "bold"))
+    if report.before:
+        console.print(_compared(report))
     if report.memory_full_days is not None:
         console.print(f"memory of Redis full in {days(report.memory_full_days)}, with all nodes together")
     if report.service.resources:
@@ -44,11 +50,22 @@ def show(report: Report, console: Console) -> None:
 
 
 def _service(service: Service) -> Table:
-    table = Table(title="Service", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for name in SERVICE_HEAD:
-        table.add_column(name, justify="left" if name == SERVICE_HEAD[0] else "right")
-    for cells in service_rows(service):
-        table.add_row(*cells)
+    return _table("Service", SERVICE_HEAD, service_rows(service))
+
+
+def _compared(report: Report) -> Table:
+    assert report.before is not None
+    title = f"Compared with {report.before.begin:%Y-%m-%d %H:%M} to {report.before.end:%Y-%m-%d %H:%M} UTC"
+    return _table(title, compared.HEAD, compared.rows(report))
+
+
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in head:
+        table.add_column(name, justify="left" if name == head[0] else "right")
+    for first, *cells in rows:
+        # Text, not markup: a node's name may contain square brackets.
+        table.add_row(Text(first), *cells)
     return table
 
 
@@ -60,7 +77,7 @@ def _node(node: Node, target_s: float) -> Panel:
     )
     # Text, not markup: a node's name may contain square brackets.
     head = Text.assemble(
-        (judged.state.value, style), "  ", judged.words, "\n", f"{judged.waits}\n" if judged.waits else ""
+        (judged.state.value, style), "  ", judged.words, "\n", f"{judged.remedy}\n" if judged.remedy else ""
     )
     return Panel(Group(head, tables), title=Text(node.node, "bold"), title_align="left", border_style=style)
 
@@ -79,8 +96,6 @@ def _what_if_table(node: Node) -> Table:
     for name in ("workers", "busy", "p95 wait"):
         table.add_column(name, justify="right")
     for row in node.what_if:
-        wait = "unstable" if row.wait_p95_s is None else duration(row.wait_p95_s)
-        table.add_row(
-            f"{row.workers:,}", share(row.use), wait, style="bold" if row.workers == node.capacity.credit else None
-        )
+        style = "bold" if row.workers == node.capacity.credit else None
+        table.add_row(f"{row.workers:,}", share(row.use), duration(row.wait_p95_s), style=style)
     return table

@@ -6,14 +6,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from broker.analytics.figures import Node, Report, Service, Share
+from broker.analytics.figures import Hour, Node, Report, Service, Share
 from broker.analytics.quantities import duration, milliseconds, number, rate, share
+from broker.analytics.render import compared
 from broker.analytics.render.charts import charts
 from broker.analytics.render.themes import SERVICE_HEAD, Theme, days, service_rows, themes
-from broker.analytics.verdict import verdict
+from broker.analytics.verdict import this_week, verdict
 
 _DRAWN: Final = 20
 """How many nodes, the busiest first, get charts: each adds 60 kB to the file."""
+
+_HOURS: Final = 12
+"""Fewer hours of a week make no picture."""
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 _LISTED: Final = 12
 """How many subscribers and partitions are listed. The tables for programs have more."""
@@ -49,7 +55,8 @@ def _head(report: Report) -> str:
         "<header><h1>Capacity</h1>"
         f'<p class="soft">{report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC ({lasted}), '
         f"from {escape(report.source)}. Target: 95 % of waits ≤ {duration(report.target_wait_p95_s)}.</p>"
-        f'{memory}{gaps}<div class="grid wide">{cards}</div>{_service(report.service)}</header>\n'
+        f'<p class="todo">{escape(this_week(report))}</p>{memory}{gaps}<div class="grid wide">{cards}</div>'
+        f"{_compared(report)}{_service(report.service)}</header>\n"
     )
 
 
@@ -63,9 +70,17 @@ def _service(service: Service) -> str:
     return missing + _table("Service", about, SERVICE_HEAD, (("", row) for row in service_rows(service)), "long")
 
 
+def _compared(report: Report) -> str:
+    if report.before is None:
+        return ""
+    about = f"With {report.before.begin:%Y-%m-%d %H:%M} to {report.before.end:%Y-%m-%d %H:%M} UTC."
+    return _table("Compared", about, compared.HEAD, (("", row) for row in compared.rows(report)), "long")
+
+
 def _card(node: Node, number_: int, target_s: float) -> str:
     judged = verdict(node, target_s)
     wait = node.latency.wait
+    remedy = f"<p>{escape(_sentence(judged.remedy))}</p>" if judged.remedy else ""
     key = (
         ("arrivals", rate(node.demand.rate_per_s)),
         ("p95 wait", milliseconds(wait.p95_ms if wait else None)),
@@ -76,22 +91,22 @@ def _card(node: Node, number_: int, target_s: float) -> str:
     return (
         f'<a class="card {_class(judged.state.value)}" href="#node-{number_}">'
         f'<span class="state">{escape(judged.state.value)}</span> <span class="name">{escape(node.node)}</span>'
-        f"<p>{escape(_sentence(judged.words))}</p>"
+        f"<p>{escape(_sentence(judged.words))}</p>{remedy}"
         f'<dl class="key">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in key)}</dl></a>'
     )
 
 
 def _node(node: Node, number_: int, target_s: float, *, drawn: bool) -> str:
     judged = verdict(node, target_s)
-    waits = f'<p class="about">{escape(_sentence(judged.waits))}</p>' if judged.waits else ""
+    remedy = f"<p>{escape(_sentence(judged.remedy))}</p>" if judged.remedy else ""
     figures = "".join(
         f'<figure class="card"><figcaption>{caption}</figcaption>{svg}</figure>'
         for caption, svg in (charts(node, target_s) if drawn else ())
     )
     return (
         f'<section class="{_class(judged.state.value)}"><h2 id="node-{number_}">{escape(node.node)}</h2>'
-        f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>{waits}'
-        f'<div class="grid wide">{figures}</div>'
+        f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>{remedy}'
+        f'<div class="grid wide">{figures}{_week(node)}</div>'
         f'<div class="grid">{"".join(map(_theme, themes(node)))}{_write_what_if(node)}</div>'
         f'<div class="grid wide">{_shares("Subscribers", node.subscribers)}{_shares("Partitions", node.partitions)}</div>'
         "</section>\n"
@@ -106,17 +121,40 @@ def _theme(theme: Theme) -> str:
     )
 
 
+def _week(node: Node) -> str:
+    """Draw the hours of the week as a table, each as dark as its arrivals are many."""
+    most = max((each.rate_per_s or 0.0 for each in node.week), default=0.0)
+    if sum(each.rate_per_s is not None for each in node.week) < _HOURS or not most:
+        return ""
+    lines = "".join(
+        f"<tr><th>{day}</th>{''.join(_hour(each, most) for each in node.week if each.weekday == number_)}</tr>"
+        for number_, day in enumerate(_DAYS)
+    )
+    hours = "".join(f"<th>{hour if hour % 6 == 0 else ''}</th>" for hour in range(24))
+    return (
+        f'<figure class="card"><figcaption>Arrivals by weekday and hour, up to {rate(most)}</figcaption>'
+        f'<table class="week"><thead><tr><th></th>{hours}</tr></thead><tbody>{lines}</tbody></table></figure>'
+    )
+
+
+def _hour(of: Hour, most: float) -> str:
+    if of.rate_per_s is None:
+        return "<td></td>"
+    title = f"{_DAYS[of.weekday]} {of.hour:02}:00, {rate(of.rate_per_s)}"
+    return f'<td style="--part:{of.rate_per_s / most:.2f}" title="{title}"></td>'
+
+
 def _write_what_if(node: Node) -> str:
     if not node.what_if:
         return ""
     rows = [
         (
             "now" if row.workers == node.capacity.credit else "",
-            (number(row.workers), share(row.use), "unstable" if row.wait_p95_s is None else duration(row.wait_p95_s)),
+            (number(row.workers), share(row.use), duration(row.wait_p95_s)),
         )
         for row in node.what_if
     ]
-    about = "What Allen and Cunneen's formula expects. The credit of now is in bold."
+    about = "The busiest hour again, with other numbers of workers. The credit it had is in bold."
     return _table("What if", about, ("workers", "busy", "p95 wait"), rows)
 
 

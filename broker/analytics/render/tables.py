@@ -7,7 +7,8 @@ from dataclasses import dataclass, is_dataclass
 from types import NoneType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from broker.analytics.figures import Gap, Moment, Node, Report, Resource, Share, WhatIf
+from broker.analytics.figures import Gap, Hour, Moment, Node, Report, Resource, Share, WhatIf
+from broker.analytics.render.compared import Change, changes
 from broker.analytics.verdict import verdict
 
 
@@ -24,20 +25,23 @@ _LISTS: Final = {
     "subscribers": ("subscribers", Share),
     "partitions": ("partitions", Share),
     "timeline": ("moments", Moment),
+    "week": ("week", Hour),
 }
 
 
 def tables(report: Report) -> dict[str, Table]:
     """Return every table by its name."""
-    nodes = Table({"node": str, "state": str, "verdict": str, "waits": str, **_columns(Node)}, [])
+    nodes = Table({"node": str, "state": str, "verdict": str, "remedy": str, **_columns(Node)}, [])
     for node in report.nodes:
         judged = verdict(node, report.target_wait_p95_s)
-        words = {"state": judged.state.value, "verdict": judged.words, "waits": judged.waits}
+        words = {"state": judged.state.value, "verdict": judged.words, "remedy": judged.remedy}
         nodes.rows.append({"node": node.node, **words, **_values(Node, node)})
     lists = {name: _list_rows(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
     resources = Table(_columns(Resource), [_values(Resource, each) for each in report.service.resources])
     gaps = Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])
-    return {"nodes": nodes, **lists, "resources": resources, "gaps": gaps}
+    compared = Table({**_columns(Change), "change": float}, [])
+    compared.rows.extend({**_values(Change, each), "change": each.change} for each in changes(report))
+    return {"nodes": nodes, **lists, "compared": compared, "resources": resources, "gaps": gaps}
 
 
 def _list_rows(report: Report, attribute: str, kind: type) -> Table:
@@ -48,7 +52,8 @@ def _list_rows(report: Report, attribute: str, kind: type) -> Table:
 def _columns(kind: type, prefix: str = "") -> dict[str, type]:
     found: dict[str, type] = {}
     for name, held in _parts(kind).items():
-        found |= _columns(held, f"{prefix}{name}_") if is_dataclass(held) else {prefix + name: held}
+        plain = str if issubclass(held, str) else held
+        found |= _columns(held, f"{prefix}{name}_") if is_dataclass(held) else {prefix + name: plain}
     return found
 
 

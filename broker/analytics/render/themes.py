@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from broker.analytics.figures import Durations, Node, Service
+from broker.analytics.figures import Durations, Forecast, Node, Service
 from broker.analytics.quantities import UNKNOWN, duration, milliseconds, number, rate, share, size
 
 Line = tuple[str, str]
@@ -20,7 +20,8 @@ class Theme:
 
 def themes(node: Node) -> tuple[Theme, ...]:
     """Return all themes of a node."""
-    return (_demand(node), _latency(node), _capacity(node), _backlog(node), _waste(node), _fairness(node), *_rest(node))
+    what = (_demand, _target, _latency, _capacity, _backlog, _waste, _fairness)
+    return (*(make(node) for make in what), *_rest(node))
 
 
 SERVICE_HEAD: Final = ("processes", "now", "jobs", "cores", "busiest", "jobs/s a core", "limit at", "for 10 times")
@@ -49,13 +50,25 @@ def service_rows(service: Service) -> tuple[tuple[str, ...], ...]:
 def _demand(node: Node) -> Theme:
     demand = node.demand
     lines = (
-        ("arrivals", rate(demand.rate_per_s)),
+        ("arrivals, mean", rate(demand.rate_per_s)),
+        ("of the busiest hour", rate(demand.busiest_per_s)),
         ("payload", f"{size(demand.bytes_per_s)}/s"),
         (f"peak in {duration(demand.peak_width_s)}", rate(demand.peak_per_s)),
-        ("peak to mean", number(demand.peak_to_mean)),
-        ("burstiness", number(demand.burstiness)),
     )
-    return Theme("Demand", "What is asked. Burstiness is 0 for a clock, 1 for chance alone.", lines)
+    begins = f" The busiest hour begins at {demand.busiest_at:%Y-%m-%d %H:%M} UTC." if demand.busiest_at else ""
+    return Theme("Demand", f"What is asked.{begins}", lines)
+
+
+def _target(node: Node) -> Theme:
+    target = node.target
+    lines = (
+        ("waits too long", share(target.late_share)),
+        ("in the busiest hour", share(target.busiest_late_share)),
+        ("hours that missed it", f"{target.missed_hours:,} of {target.hours:,}"),
+        ("since", UNKNOWN if target.since is None else f"{target.since:%Y-%m-%d %H:%M} UTC"),
+        ("by", target.cause.value if target.cause else UNKNOWN),
+    )
+    return Theme("Target", "How it was held. It allows 5 % of the waits to be longer.", lines)
 
 
 def _latency(node: Node) -> Theme:
@@ -75,17 +88,27 @@ def _percentiles(leg: Durations | None) -> str:
 
 
 def _capacity(node: Node) -> Theme:
-    capacity = node.capacity
+    capacity, price = node.capacity, node.price
+    bounds = (
+        *([("stanzaq#max_in_flight", number(capacity.max_in_flight))] if capacity.max_in_flight else []),
+        *([("stanzaq#rate", rate(capacity.max_rate_per_s))] if capacity.max_rate_per_s else []),
+    )
     lines = (
         ("deliveries asked for", rate(capacity.attempts_per_s)),
-        ("credit now", number(capacity.credit)),
+        ("credit" if capacity.credit_seen else "most at work", number(capacity.credit)),
+        *bounds,
+        ("workers needed", number(capacity.workers_needed)),
         ("at work on average", number(capacity.busy)),
+        ("in the busiest hour", number(capacity.offered)),
         ("credit in use", share(capacity.credit_use)),
         ("most that credit can do", rate(capacity.most_per_s)),
         ("most within the target", rate(capacity.target_per_s)),
         ("headroom", share(capacity.headroom)),
+        ("worker hours a day", number(price.worker_hours_per_day if price else None)),
+        ("core hours of the queue a day", number(price.core_hours_per_day if price else None)),
     )
-    return Theme("Capacity", "What could be done. A worker is one unit of credit.", lines)
+    ignored = f" Not replayed: {capacity.policies}." if capacity.policies else ""
+    return Theme("Capacity", f"What could be done in the busiest hour. A worker is one unit of credit.{ignored}", lines)
 
 
 def _backlog(node: Node) -> Theme:
@@ -134,10 +157,9 @@ def _fairness(node: Node) -> Theme:
 
 def _rest(node: Node) -> tuple[Theme, Theme]:
     forecast, quality = node.forecast, node.quality
-    trend = forecast.rate_growth_per_day
     coming = (
-        ("trend of arrivals", "needs a day" if trend is None else f"{rate(trend)} a day"),
-        ("target missed in", days(forecast.target_missed_days)),
+        ("trend of arrivals", _trend(forecast)),
+        ("target missed in", _missed(forecast)),
         ("memory of Redis full in", days(forecast.memory_full_days)),
         ("a record stays in Redis", duration(forecast.journal_reach_s)),
     )
@@ -152,6 +174,23 @@ def _rest(node: Node) -> tuple[Theme, Theme]:
         Theme("Forecast", "If it goes on like this.", coming),
         Theme("Data quality", "How far the numbers can be trusted.", known),
     )
+
+
+def _trend(forecast: Forecast) -> str:
+    """Write the trend with its band; without one, why."""
+    slope, least, most = forecast.rate_growth_per_day, forecast.rate_growth_least, forecast.rate_growth_most
+    if slope is None or least is None or most is None:
+        return "needs five whole days"
+    band = f"{rate(least)} to {rate(most)} a day"
+    return f"none ({band})" if least <= 0 <= most else f"{rate(slope)} a day ({band})"
+
+
+def _missed(forecast: Forecast) -> str:
+    first, last = forecast.target_missed_first_days, forecast.target_missed_last_days
+    if forecast.target_missed_days is None or first is None:
+        return days(forecast.target_missed_days)
+    until = "never" if last is None else days(last)
+    return f"{days(forecast.target_missed_days)} ({days(first)} to {until})"
 
 
 def days(many: float | None) -> str:
