@@ -140,6 +140,7 @@ class Waste:
     expired: int
     bounced: int
     dead_lettered: int
+    cancelled: int
     redelivered: int
     lost_s: float
     lost_share: float

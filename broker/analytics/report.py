@@ -301,7 +301,7 @@ def _drain_s(waiting: int, most_per_s: float, seen: _Seen) -> float:
 def _waste(seen: _Seen) -> figures.Waste:
     work = seen.work
     if work is None:
-        return figures.Waste(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, seen.perished)
+        return figures.Waste(0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, seen.perished)
     lost = work.held_s - work.useful_s
     return figures.Waste(
         attempts=work.attempts,
@@ -311,6 +311,7 @@ def _waste(seen: _Seen) -> figures.Waste:
         expired=work.expired,
         bounced=work.bounced,
         dead_lettered=work.dead_lettered,
+        cancelled=work.cancelled,
         redelivered=work.attempts - work.items,
         lost_s=lost,
         lost_share=lost / work.held_s if work.held_s else 0.0,

@@ -52,6 +52,7 @@ class Mishaps:
     expired: float = 0.0
     released: float = 0.0
     bounced: float = 0.0
+    cancelled: float = 0.0
     lock_ms: float = 5000.0
     max_deliveries: int = 20
 
@@ -223,6 +224,8 @@ class Queue:
             return AttemptEnd.DEAD_LETTERED if last else AttemptEnd.RELEASED, held / 2
         if chance < mishaps.expired + mishaps.released + mishaps.bounced:
             return AttemptEnd.DEAD_LETTERED if last else AttemptEnd.BOUNCED, 1.0
+        if chance < mishaps.expired + mishaps.released + mishaps.bounced + mishaps.cancelled:
+            return AttemptEnd.CANCELLED, held / 2
         return AttemptEnd.ACKNOWLEDGED, held
 
     def _close(self, record: Attempt, item: Item, worker: int, now: float) -> None:

@@ -27,7 +27,7 @@ from tests.analytics.conftest import Journals
 from tests.analytics.simulator import Attempt, Laws, Mishaps, Run, entries, exponential, simulate
 from tests.analytics.truth import Truth, percentile, truth
 
-LAWS = Laws(exponential(100), exponential(400), (3, 3), Mishaps(0.02, 0.02, 0.02), partitions=2)
+LAWS = Laws(exponential(100), exponential(400), (3, 3), Mishaps(0.02, 0.02, 0.02, 0.02), partitions=2)
 
 
 @pytest.fixture(autouse=True)

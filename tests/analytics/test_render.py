@@ -17,6 +17,7 @@ from broker.analytics.faults import Unreadable
 from broker.analytics.figures import Gap, Resource, Service
 from broker.analytics.render import as_json, console, files, html
 from broker.analytics.render.tables import tables
+from broker.journal.schema import AttemptEnd
 from tests.analytics.pictured import idle, node, report
 
 HOSTILE = "mail <script>alert('1')</script> [bold]&"
@@ -81,6 +82,7 @@ def test_page_says_what_there_is(page: _Page) -> None:
     assert "This week: idle (no credit)." in text
     assert "12 records of jobs, partition 1, before 1767225600000-0" in text
     assert "nan" not in text.lower().split()
+    assert {kind.value for kind in AttemptEnd} - {"perished"} <= set(page.text)
 
 
 def test_page_takes_its_colours_from_its_style() -> None:

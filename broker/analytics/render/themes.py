@@ -133,6 +133,7 @@ def _waste(node: Node) -> Theme:
         ("released", number(waste.released)),
         ("bounced", number(waste.bounced)),
         ("dead-lettered", number(waste.dead_lettered)),
+        ("cancelled", number(waste.cancelled)),
         ("redelivered", number(waste.redelivered)),
         ("expired undelivered", number(waste.perished)),
         ("worker-seconds lost", f"{number(waste.lost_s)} ({share(waste.lost_share)})"),
