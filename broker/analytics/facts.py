@@ -58,7 +58,7 @@ def measure(inputs: Inputs, step: Callable[[str], None], target_s: float) -> Fac
     tell = iter(STEPS)
     step(next(tell))
     since, gaps = census.find_start(inputs.census), _gaps(inputs)
-    attempts = ways.add_waits(ways.add_open(inputs.attempts, inputs.in_flight, since))
+    attempts = ways.add_waits(ways.add_open(inputs.attempts, inputs.in_flight, since), inputs.returned)
     with _persist(ways.waiting_since(inputs.waiting, attempts, since)) as waiting:
         span = _span(attempts, waiting, inputs, gaps)
         step(next(tell))

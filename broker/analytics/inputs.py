@@ -18,7 +18,7 @@ from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import Bounds, snapshot
-from broker.journal.schema import JournalPartition
+from broker.journal.schema import AGAIN, JournalPartition
 from broker.scaling.usage import Usage
 
 _COLUMNS: Final = (
@@ -26,6 +26,8 @@ _COLUMNS: Final = (
     *("published", "delivered", "closed"),
 )
 """The columns that a report uses, and those that identify an attempt. Keeping the others would double the memory."""
+
+_ATTEMPT: Final = ("node", "incarnation", "partition", "position", "attempt")
 
 _DAY: Final = timedelta(days=1)
 
@@ -41,8 +43,8 @@ class Inputs:
     """The five tables, and the requested interval: from `first` and before `last` (None: unbounded).
 
     `attempts` closed at or after `first` and were published before `last`: an item published in the interval counts
-    whenever it was delivered. `earlier` says whether there are records from before the interval. `usage` are all samples of
-    what processes used.
+    whenever it was delivered. `returned` are the attempts that ended before `first` and after which items waited for these.
+    `earlier` says whether there are records from before the interval. `usage` are all samples of what processes used.
     """
 
     attempts: DataFrame
@@ -54,6 +56,7 @@ class Inputs:
     last: datetime | None
     earlier: bool
     usage: tuple[Usage, ...] = ()
+    returned: DataFrame | None = None
 
 
 def of_redis(  # noqa: PLR0913  (what to read, and how)
@@ -77,12 +80,17 @@ def of_redis(  # noqa: PLR0913  (what to read, and how)
     tell("reading the journals")
     before = snapshot(servers, options)
     attempts = _persist_rows(spark.read.format("stanzaq").options(**given, **since).load(), first, last)
+    opened, returned = census.in_flight(spark, states), None
+    if first:
+        former = {"endingTimestamp": str(_ms(first) + _CLOCK_MS)}
+        earlier = spark.read.format("stanzaq").options(**given, **former).load().where(F.col("closed") < first)
+        returned = _find_returned(attempts, opened, earlier)
     gaps = _find_incomplete(before, snapshot(servers, options), first)
     waiting = census.waiting(spark, states, given).persist(StorageLevel.MEMORY_AND_DISK)
     _read(waiting)
     return Inputs(
         attempts,
-        census.in_flight(spark, states),
+        opened,
         waiting,
         census.census(spark, states),
         spark.createDataFrame(gaps, history.GAPS),
@@ -92,6 +100,7 @@ def of_redis(  # noqa: PLR0913  (what to read, and how)
             bounds.gone or (bounds.first and first and bounds.first.ms < _ms(first)) for bounds in before.values()
         ),
         usage=processes.samples(servers),
+        returned=returned,
     )
 
 
@@ -108,13 +117,16 @@ def of_history(
     folder = history.open_history(spark, path)
     tell("reading the history")
     attempts = history.table(spark, folder, "attempts", history.ATTEMPTS)
-    earlier = first is not None and not attempts.where(F.col("closed") < first).isEmpty()
+    former = attempts.where(F.col("closed") < first) if first else None
+    earlier = former is not None and not former.isEmpty()
     if first and "day" in attempts.columns:
         # Days are folders: Spark opens only the requested ones.
         attempts = attempts.where(F.col("day") >= F.lit(first - _DAY))
+    kept = _persist_rows(attempts, first, last)
+    opened = history.read_now(spark, folder, "in_flight", census.IN_FLIGHT)
     return Inputs(
-        _persist_rows(attempts, first, last),
-        history.read_now(spark, folder, "in_flight", census.IN_FLIGHT),
+        kept,
+        opened,
         history.read_now(spark, folder, "waiting", history.WAITING),
         history.read_now(spark, folder, "census", census.SCHEMA),
         history.read_now(spark, folder, "gaps", history.GAPS),
@@ -122,6 +134,7 @@ def of_history(
         last,
         earlier,
         history.usage(spark, folder),
+        None if former is None else _find_returned(kept, opened, former),
     )
 
 
@@ -145,6 +158,19 @@ def _persist_rows(attempts: DataFrame, first: datetime | None, last: datetime | 
     if not _read(kept):
         msg = f"no attempt was closed {span(first, last) or 'yet'}: choose another interval, or wait until work is done"
         raise Unreadable(msg)
+    return kept
+
+
+def _find_returned(attempts: DataFrame, in_flight: DataFrame, former: DataFrame) -> DataFrame | None:
+    """Read from the attempts before an interval those after which items waited for attempts in it; None if none is missing."""
+    again = attempts.select(*_ATTEMPT).unionByName(in_flight.select(*_ATTEMPT)).where("attempt > 1")
+    before = again.withColumn("attempt", F.col("attempt") - 1)
+    missing = before.join(attempts, [*_ATTEMPT], "left_anti").localCheckpoint()
+    if missing.isEmpty():
+        return None
+    returned = former.where(F.col("type").isin(*AGAIN)).select(*_COLUMNS).join(missing, [*_ATTEMPT], "left_semi")
+    kept = returned.persist(StorageLevel.MEMORY_AND_DISK)
+    _read(kept)
     return kept
 
 

@@ -25,6 +25,10 @@ class AttemptEnd(Enum):
     """No attempt: the item's time to live ended before one. The record has no duration and no subscriber."""
 
 
+AGAIN: Final = (AttemptEnd.RELEASED.value, AttemptEnd.EXPIRED.value, AttemptEnd.BOUNCED.value)
+"""The ends of an attempt after which the item waits again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a record; `type` is `text` or `integer`, `unit` is empty for a plain number or text."""

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from broker import keys
 from broker.analytics import facts, inputs, report
 from broker.analytics.figures import Cause, Node
 from broker.analytics.history import collect
 from broker.analytics.inputs import Inputs
+from broker.analytics.measures.attempts import add_waits
 from broker.analytics.verdict import State, verdict
+from broker.model.names import Partition
 from broker.scaling.costs import read_costs
 from tests.analytics.conftest import Journals
 from tests.analytics.truth import level, percentile
@@ -135,13 +138,24 @@ def test_truth(spark: SparkSession, journals: Journals, queue: Queue, story: Sto
 
 
 def test_history(spark: SparkSession, journals: Journals, story: Story, tmp_path: Path) -> None:
-    """A history has the same rows for the interval as Redis, also of open attempts."""
+    """A history has the same rows for the interval as Redis, also of open attempts, and of those that ended before it.
+
+    An item that came back before the interval has waited since then.
+    """
     out = str(tmp_path / "history")
     first, last = _moment(story, 10_000), _moment(story, 20_000)
+    key = keys.of_partition("journal", Partition("others", "ab12"))
+    for closed, kind, attempt in ((1_000, "released", 1), (2_000, "expired", 2), (12_000, "acknowledged", 3)):
+        record = Journals.record(7, story.began + closed, kind, attempt)
+        record["lock"] = record["lock"].replace(f" {story.began + closed - 300}-7 ", f" {story.began}-7 ")
+        journals.client.xadd(key, record, id=f"{story.began + closed}-0")
     collect(journals.url, out, spark=spark)
 
     def rows(given: Inputs) -> Iterator[list[str]]:
-        for table in (given.attempts, given.in_flight, given.waiting):
+        assert given.returned is not None
+        [waited] = add_waits(given.attempts, given.returned).where("node = 'others'").collect()
+        assert (waited.attempt, waited.wait_ms) == (3, 12_000 - 200 - 2_000)
+        for table in (given.attempts, given.in_flight, given.waiting, given.returned):
             yield sorted(str(row.asDict()) for row in table.select(*sorted(table.columns)).collect())
         given.attempts.unpersist()
 

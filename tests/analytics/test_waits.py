@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from broker.analytics.measures import demand
 from broker.analytics.measures.attempts import add_waits, count_perished, drop_perished, waiting_since
-from broker.analytics.measures.timeline import timeline
+from broker.analytics.measures.timeline import peaks, timeline
 from broker.analytics.span import Span
 from tests.analytics import tables
 from tests.analytics.simulator import Attempt, Item
@@ -34,8 +35,32 @@ def test_clock_set_back(spark: SparkSession, tmp_path: Path) -> None:
     """Where Redis's clock was set back an hour during a wait or a job, that took no time, rather than less than none."""
     late = replace(FIRST, delivered=T - 3_600_000, closed=T - 3_599_900)
     long = replace(FIRST, position=f"{T}-1", closed=T - 3_599_900, type="acknowledged")
-    found = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [late, long])).orderBy("position").collect()
-    assert [(row.wait_ms, row.held_ms, row.end_to_end_ms) for row in found] == [(0, 100, None), (100, 0, 0)]
+    attempts = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [late, long])).localCheckpoint()
+    found = attempts.orderBy("position").collect()
+    assert [(row.wait_ms, row.held_ms, row.end_to_end_ms) for row in found] == [(0, 100, None), (100, 0, 100)]
+    nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts, None)
+    steps = timeline(attempts, nobody, Span(T - 3_600_000, T + 1_000)).collect()
+    assert min(min(row.waiting, row.in_flight) for row in steps) == 0
+    lasted = [sum(getattr(row, name) * row.length_ms for row in steps) for name in ("waiting", "in_flight")]
+    assert lasted == pytest.approx([100, 100])
+
+
+def test_ninety_days(spark: SparkSession, tmp_path: Path) -> None:
+    """Times of an interval of any length are counted whole: ninety days have more milliseconds than an int."""
+    long = 90 * 86_400_000
+    last = replace(FIRST, position=f"{T + long - 1_000}-0", published=T + long - 1_000, delivered=T + long - 900)
+    rows = [FIRST, replace(last, closed=T + long - 800)]
+    attempts = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", rows)).localCheckpoint()
+    nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts, None)
+    span = Span(T, T + long)
+    steps = timeline(attempts, nobody, span).localCheckpoint()
+    [row] = peaks(steps).collect()
+    assert (row.arrived, row.waiting_most > 0, row.in_flight_mean) == (2, True, pytest.approx(300 / long))
+    arrived = demand.arrivals(attempts, nobody, span)
+    # Two windows with one arrival each, at both ends.
+    assert [row.burstiness for row in demand.burstiness(arrived, {"jobs": long // 2, "mail": 1}, span).collect()] == [
+        0.0
+    ]
 
 
 def test_unknown(spark: SparkSession, tmp_path: Path) -> None:

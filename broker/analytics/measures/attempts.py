@@ -11,36 +11,41 @@ from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 from pyspark.storagelevel import StorageLevel
 
 from broker.analytics.span import Span
-from broker.journal.schema import AttemptEnd
-
-AGAIN: Final = (AttemptEnd.RELEASED.value, AttemptEnd.EXPIRED.value, AttemptEnd.BOUNCED.value)
-"""The ends of an attempt after which the item waits again."""
+from broker.journal.schema import AGAIN, AttemptEnd
 
 _ITEM: Final = ("node", "incarnation", "partition", "position")
 """The columns that identify an item."""
 
 
-def add_waits(attempts: DataFrame) -> DataFrame:
+def add_waits(attempts: DataFrame, earlier: DataFrame | None = None) -> DataFrame:
     """Add to each attempt when its item became ready for it; null when that record is gone.
 
-    The item is ready for its first attempt from its publish, for any other from the end of the attempt before. Only the
-    others, which are few, are shuffled for the join and persisted. First attempts stay where they are.
+    The item is ready for its first attempt from its publish, for any other from the end of the attempt before, which is
+    among the attempts or, if that was before the interval, among the `earlier` ones. Only the others, which are few, are
+    shuffled for the join and persisted. First attempts stay where they are.
+
+    Where Redis's clock was set back meanwhile, that step took no time, and the later ones follow it by their own times:
+    an attempt is never delivered before it was ready, nor closed before it was delivered.
     """
     lean = attempts.select(
         *(*_ITEM, "subscriber", "type", "attempt", "bytes"),
         *(F.unix_millis(name).alias(name) for name in ("published", "delivered", "closed")),
     )
     first = lean.where("attempt = 1").withColumn("ready", F.col("published"))
-    before = lean.where(F.col("type").isin(*AGAIN)).select(
-        *_ITEM, (F.col("attempt") + 1).alias("attempt"), F.col("closed").alias("ready")
+    before = (
+        (attempts if earlier is None else attempts.unionByName(earlier))
+        .where(F.col("type").isin(*AGAIN))
+        .select(*_ITEM, (F.col("attempt") + 1).alias("attempt"), F.unix_millis("closed").alias("ready"))
     )
     again = lean.where("attempt > 1").join(before, [*_ITEM, "attempt"], "left").persist(StorageLevel.MEMORY_AND_DISK)
-    return first.unionByName(again).select(
-        *(*_ITEM, "subscriber", "type", "attempt", "bytes", "published", "ready", "delivered", "closed"),
+    timed = first.unionByName(again).select(
+        *(*_ITEM, "subscriber", "type", "attempt", "bytes", "published", "ready"),
+        F.coalesce(F.col("ready") + _between("ready", "delivered"), "delivered").alias("delivered"),
         _between("ready", "delivered").alias("wait_ms"),
         _between("delivered", "closed").alias("held_ms"),
-        if_acknowledged(_between("published", "closed")).alias("end_to_end_ms"),
     )
+    timed = timed.withColumn("closed", F.col("delivered") + F.col("held_ms"))
+    return timed.withColumn("end_to_end_ms", if_acknowledged(_between("published", "closed")))
 
 
 def _between(begin: str, end: str) -> Column:

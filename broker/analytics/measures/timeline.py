@@ -45,7 +45,8 @@ def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFra
     Events before the interval make the level at its beginning and count nothing.
     """
     since = F.greatest(F.col(at) - span.begin, F.lit(0))
-    step = (since / span.width_ms).cast("int")
+    # A bigint: times a width it is a time, which an int holds for 24 days only.
+    step = F.floor(since / span.width_ms)
     within = (F.col(at) >= span.begin).cast("int")
     sums: dict[str, Column] = {name: changes[name] * within for name in _COUNTS if name in changes}
     for name in _LEVELS:
@@ -86,7 +87,7 @@ def _end(span: Span) -> Column:
 
 def _every_step(steps: DataFrame, span: Span) -> DataFrame:
     """Add the steps without events."""
-    every = F.explode(F.sequence(F.lit(0), F.lit(span.steps - 1))).alias("step")
+    every = F.explode(F.sequence(F.lit(0).cast("long"), F.lit(span.steps - 1))).alias("step")
     return steps.select("node").distinct().select("node", every).join(steps, ["node", "step"], "left").fillna(0)
 
 
@@ -99,7 +100,7 @@ def _levels(steps: DataFrame, span: Span) -> DataFrame:
         for name in _LEVELS
     }
     return steps.select(
-        *("node", "step", (F.col("step").cast("long") * span.width_ms + span.begin).alias("begin")),
+        *("node", "step", (F.col("step") * span.width_ms + span.begin).alias("begin")),
         *(length.alias("length_ms"), F.lit(span.width_ms).alias("width_ms"), *_COUNTS),
         *(mean.alias(name) for name, mean in means.items()),
     )

@@ -63,7 +63,7 @@ def evenness(shared: DataFrame) -> DataFrame:
     attempts = F.col("attempts")
     return shared.groupBy("node").agg(
         F.count("*").alias("sharers"),
-        (F.pow(F.sum(attempts), F.lit(2)) / (F.count("*") * F.sum(attempts * attempts))).alias("jain"),
+        (F.pow(F.sum(attempts), F.lit(2)) / (F.count("*") * F.sum(F.pow(attempts, F.lit(2))))).alias("jain"),
         (F.max(attempts) / F.avg(attempts)).alias("skew"),
     )
 
