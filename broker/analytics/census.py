@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
-from redis.exceptions import AskError, ResponseError
+from redis.exceptions import MovedError, ResponseError
 
 from broker import keys
 from broker.analytics.faults import Unreadable
@@ -135,7 +135,7 @@ def _read_parents(servers: Servers, nodes: set[str]) -> dict[str, JournalPartiti
             for node in left:
                 try:
                     read(route.link, node)
-                except AskError:
+                except MovedError:
                     elsewhere.add(node)
             left = elsewhere
     for node in left:

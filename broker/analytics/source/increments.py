@@ -6,6 +6,7 @@ entries is exact, even when a partition was idle until its records were dropped 
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,7 +18,7 @@ from broker.analytics.source.offsets import START, Id, Offset
 from broker.analytics.source.options import LATEST, Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.plan import begin, deal, size
-from broker.analytics.source.servers import Link, Process, Servers
+from broker.analytics.source.servers import Process, Route, Servers
 from broker.analytics.source.snapshot import Bounds, reach, snapshot
 from broker.analytics.source.tasks import STREAMS, rows, tasks
 from broker.journal.schema import JournalPartition
@@ -112,15 +113,15 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # The one that lags most is first, so that none starves when there are more partitions than rows.
         behind.sort(key=lambda bounds: ends[str(bounds.partition)].after)
         with ExitStack() as stack:
-            links: dict[Process, Link] = {}
+            routes: dict[Process, Route] = {}
             while most and behind:
                 further = []
                 for number, bounds in enumerate(behind):
                     share = -(-most // (len(behind) - number))
-                    if bounds.process not in links:
-                        links[bounds.process] = stack.enter_context(self._servers.link(bounds.process))
+                    if bounds.process not in routes:
+                        routes[bounds.process] = stack.enter_context(Route(self._servers, bounds.process))
                     piece = begin(bounds, ends[str(bounds.partition)])
-                    count, offset = reach(links[bounds.process], piece, share)
+                    count, offset = routes[bounds.process].ask(piece.key, partial(reach, piece=piece, most=share))
                     most -= count
                     # Once all entries are counted, even if there were none, the offset is the end of the stream.
                     whole = count < share

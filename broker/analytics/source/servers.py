@@ -9,9 +9,9 @@ redis-py's decoding of replies would cost more than the read, so replies stay as
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
@@ -47,30 +47,56 @@ class Process(NamedTuple):
 
 
 class Link:
-    """One connection; replies arrive in the order of the commands."""
+    """One connection; replies arrive in the order of the commands.
 
-    def __init__(self, connection: AbstractConnection) -> None:
-        """Take an open connection."""
+    While a slot moves, its process answers ASK for a key that has moved already: the other process answers for that key, but
+    only to commands that follow ASKING.
+    """
+
+    def __init__(self, connection: AbstractConnection, follow: "Follow", *, asking: bool = False) -> None:
+        """Take an open connection, and how to connect to the process that an ASK names; `asking`: it is such a one."""
         self._connection = connection
+        self._follow = follow
+        self._asking = asking
 
     def send(self, *words: str | int | bytes) -> None:
         """Send a command."""
+        if self._asking:
+            self._connection.send_command("ASKING")
         self._connection.send_command(*words)
 
     def receive(self) -> Any:  # noqa: ANN401  (what Redis answers)
         """Return the next reply; raises an error reply."""
+        if self._asking:
+            self._connection.read_response()
         return self._connection.read_response(disable_decoding=True)
 
     def ask(self, *words: str | int | bytes) -> Any:  # noqa: ANN401
-        """Send a command and return its reply."""
-        self.send(*words)
-        return self.receive()
+        """Send a command and return its reply, of the process that has its key."""
+        [reply] = self.ask_all(words)
+        return reply
 
     def ask_all(self, *lines: tuple[str | int | bytes, ...]) -> list[Any]:
-        """Send commands in one round trip and return their replies."""
+        """Send commands in one round trip and return their replies, each of the process that has its key."""
         for words in lines:
             self.send(*words)
-        return [self.receive() for _ in lines]
+        return [self._receive_from_owner(words) for words in lines]
+
+    def _receive_from_owner(self, words: tuple[str | int | bytes, ...]) -> Any:  # noqa: ANN401
+        try:
+            return self.receive()
+        except MovedError:
+            raise
+        except AskError as error:
+            with self._follow(Process(error.host, error.port), asking=True) as other:
+                return other.ask(*words)
+
+
+class Follow(Protocol):
+    """Connects to a process; `Servers.link` is one."""
+
+    def __call__(self, process: Process, *, asking: bool) -> AbstractContextManager[Link]:
+        """Connect."""
 
 
 class Route:
@@ -99,23 +125,24 @@ class Route:
         while True:
             try:
                 return read(self.link)
-            except AskError as error:
+            except MovedError as error:
                 self.follow(key, error)
 
     def follow(self, key: str, error: AskError) -> None:
-        """Wait a moment after a redirection and connect to the process that has the slot now."""
+        """Connect to the process that a redirection names."""
         if key != self._followed:
             self._followed, self._moves = key, 0
         self._moves += 1
         if self._moves > _MOVES:
             msg = f"{key} moves between nodes of the cluster without end: check the cluster"
             raise Unreadable(msg) from error
-        # Ask for a migrating key again: once its slot has moved, its old process redirects to the new one.
-        time.sleep(_MOVE_SECONDS)
+        asking = not isinstance(error, MovedError)
+        if not asking:
+            # Where a slot's move has just ended, some processes may not know yet.
+            time.sleep(_MOVE_SECONDS)
         self._stack.close()
-        if isinstance(error, MovedError):
-            self.process = Process(error.host, error.port)
-        self.link = self._stack.enter_context(self._servers.link(self.process))
+        self.process = Process(error.host, error.port)
+        self.link = self._stack.enter_context(self._servers.link(self.process, asking=asking))
 
 
 class Servers:
@@ -136,8 +163,11 @@ class Servers:
         return [self._replica_of(master) for master in masters] if self._replica else masters
 
     @contextmanager
-    def link(self, process: Process) -> Iterator[Link]:
-        """Connect to a process. Raises faults as Unreadable, except the redirections MOVED and ASK."""
+    def link(self, process: Process, *, asking: bool = False) -> Iterator[Link]:
+        """Connect to a process. Raises faults as Unreadable, except the redirections MOVED and ASK.
+
+        `asking`: for keys of a slot that is moving there.
+        """
         connection = self._connection(process, self._url.options)
         try:
             with _translate_faults(process):
@@ -145,7 +175,7 @@ class Servers:
                 if process.replica:
                     connection.send_command("READONLY")
                     connection.read_response()
-                yield Link(connection)
+                yield Link(connection, self.link, asking=asking)
         finally:
             connection.disconnect()
 
@@ -225,7 +255,7 @@ class Servers:
         connection = self._connection(process, options)
         try:
             with _translate_faults(process, kind):
-                return Link(connection).ask(*words)
+                return Link(connection, self.link).ask(*words)
         finally:
             connection.disconnect()
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redis.exceptions import AskError
+from redis.exceptions import MovedError
 
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Id, Offset
@@ -132,7 +132,7 @@ def _check_format(link: Link) -> None:
     """Refuse a store of another format; in a cluster only the process with the format's mark can tell."""
     try:
         found = format_found(*(link.ask(*line) for line in format_question()))
-    except AskError:
+    except MovedError:
         return
     if found != FORMAT:
         raise Unreadable(": ".join(describe_other_format(found)))
