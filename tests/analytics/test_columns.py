@@ -1,13 +1,17 @@
 """Records decoded many at a time equal records decoded one by one."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.analytics.faults import Unreadable
-from broker.analytics.source.columns import ATTEMPTS, attempts
+from broker.analytics.source.columns import ATTEMPTS, attempts, log
 from broker.analytics.source.options import Options
 from broker.journal.schema import FIELDS, STORED, AttemptEnd, JournalPartition, record
+from tests.analytics.conftest import Journals
+from tests.lua.driver import T0
 
 PLACE = JournalPartition("jobs", "ab12", 3)
 NUMBERS = st.integers(0, 2**53)
@@ -29,9 +33,11 @@ def records(draw: st.DrawFn) -> dict[str, str]:
     return dict(zip(STORED, (kind, closed, " ".join(line), draw(TEXTS)), strict=True))
 
 
-def entry(number: int, stored: dict[str, str]) -> tuple[bytes, list[bytes]]:
+def entry(number: int, stored: Mapping[str, str | bytes]) -> tuple[bytes, list[bytes]]:
     """Return an entry as Redis returns it."""
-    return b"%d-0" % number, [part.encode() for pair in stored.items() for part in pair]
+    return b"%d-0" % number, [
+        part if isinstance(part, bytes) else part.encode() for pair in stored.items() for part in pair
+    ]
 
 
 @settings(max_examples=200)
@@ -51,6 +57,28 @@ def test_as_one_by_one(made: list[dict[str, str]]) -> None:
         assert row["held_ms"] == int(expected["closed"]) - int(expected["delivered"])
         first = expected["attempt"] == 1
         assert row["wait_ms"] == (int(expected["delivered"]) - int(expected["published"]) if first else None)
+
+
+def test_fields_of_another_version() -> None:
+    """Fields that this version does not know are ignored, wherever they stand; one that is missing is not."""
+    stored = {**dict.fromkeys(STORED, ""), **Journals.record(7, T0)}
+    plain = attempts(PLACE, [entry(1, stored)])
+    more: list[dict[str, str | bytes]] = [
+        {"tenant": "x", **stored},
+        {**stored, "tenant": b"\xff"},
+        dict(reversed(stored.items())),
+    ]
+    for each in more:
+        assert attempts(PLACE, [entry(1, each)]) == plain
+    lacking = {name: value for name, value in stored.items() if name != "closed"}
+    with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/3: the record 2-0 is damaged"):
+        attempts(PLACE, [entry(1, stored), entry(2, lacking)])
+
+
+def test_a_log_of_another_version() -> None:
+    """So are those of an entry of the log."""
+    stored = {"by": "a@x", "body": "x", "id": "i"}
+    assert log(PLACE, [entry(1, {**stored, "tenant": "x"})]) == log(PLACE, [entry(1, stored)])
 
 
 @settings(max_examples=200)

@@ -58,6 +58,8 @@ LOG: Final = pa.schema(
 """An entry of the log: a payload that waits, is in flight, or is kept."""
 
 _STORED: Final = tuple(name.encode() for name in STORED)
+_TYPE: Final = _STORED[0]
+_VERSION: Final = VERSION.encode()
 _KINDS: Final = frozenset(kind.value.encode() for kind in AttemptEnd)
 _LOGGED: Final = tuple(name.encode() for name in LOGGED)
 _LATEST_MS: Final = 253_402_300_800_000
@@ -67,27 +69,41 @@ _WORDS: Final = 10
 
 
 def attempts(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:
-    """Decode records of a partition's journal; refuses malformed ones."""
-    if not all(tuple(fields[::2]) == _STORED and fields[1] in _KINDS for _, fields in entries):
+    """Decode records of a partition's journal; refuses malformed ones, and ignores fields that it does not know."""
+    stored = _by_field(entries)
+    if not _KINDS.issuperset(stored[_TYPE]) or _VERSION in stored:
         _refuse(partition, entries)
     try:
-        return _attempts(partition, entries)
+        return _attempts(partition, entries, stored)
     except (pa.ArrowInvalid, ValueError):
         _refuse(partition, entries)
         raise
 
 
-def _attempts(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:
-    frontend, _, token, attempt, _, position, since, size, length, rest = _words(
-        _text([fields[5] for _, fields in entries]), " ", _WORDS
-    )
+def _by_field(entries: Sequence[Entry]) -> dict[bytes, Sequence[bytes | None]]:
+    """Return the values of each field, None for what is missing. Most records have the usual fields alone, which is quick."""
+    if all(tuple(fields[::2]) == _STORED for _, fields in entries):
+        return {name: [fields[at] for _, fields in entries] for at, name in zip(range(1, 8, 2), _STORED, strict=True)}
+    found = [dict(zip(fields[::2], fields[1::2], strict=False)) for _, fields in entries]
+    names = {*_STORED, *(name for each in found for name in each)}
+    return {name: [each.get(name) for each in found] for name in names}
+
+
+def _attempts(
+    partition: JournalPartition, entries: Sequence[Entry], stored: dict[bytes, Sequence[bytes | None]]
+) -> pa.RecordBatch:
+    kinds, closed_at, locks, reasons = texts = [_text(stored[name]) for name in _STORED]
+    if any(text.null_count for text in texts):
+        msg = "a field is missing"
+        raise pa.ArrowInvalid(msg)
+    frontend, _, token, attempt, _, position, since, size, length, rest = _words(locks, " ", _WORDS)
     since, attempt = since.cast(pa.int64()), attempt.cast(pa.int64())
     subscriber, item = _halves(rest, length.cast(pa.int64()))
     published = _words(position, "-", 2)[0].cast(pa.int64())
-    closed = _text([fields[3] for _, fields in entries]).cast(pa.int64())
+    closed = closed_at.cast(pa.int64())
     wait = pc.if_else(pc.equal(attempt, 1), pc.subtract(since, published), pa.scalar(None, pa.int64()))
     read = {
-        "type": _text([fields[1] for _, fields in entries]),
+        "type": kinds,
         "item": item,
         "published": _time(published),
         "delivered": _time(since),
@@ -97,7 +113,7 @@ def _attempts(partition: JournalPartition, entries: Sequence[Entry]) -> pa.Recor
         "frontend": frontend,
         "bytes": size.cast(pa.int64()),
         "token": token.cast(pa.int64()),
-        "reason": _text([fields[7] for _, fields in entries]),
+        "reason": reasons,
         "position": position,
         "wait_ms": wait,
         "held_ms": pc.subtract(closed, since),
@@ -106,11 +122,11 @@ def _attempts(partition: JournalPartition, entries: Sequence[Entry]) -> pa.Recor
 
 
 def log(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:
-    """Decode entries of a partition's log; refuses malformed ones."""
+    """Decode entries of a partition's log; refuses malformed ones, and ignores fields that it does not know."""
     read: dict[str, list[Any]] = {name: [] for name in LOGGED.values()}
     for offset, fields in entries:
         found = dict(zip(fields[::2], fields[1::2], strict=False))
-        if tuple(fields[:4:2]) != _LOGGED[:2] or not found.keys() <= set(_LOGGED) or len(fields) % 2:
+        if tuple(fields[:4:2]) != _LOGGED[:2] or len(fields) % 2:
             msg = f"log of {partition}: the entry {offset.decode()} is not this program's: read it with the one that wrote it"
             raise Unreadable(msg)
         for name, column in LOGGED.items():
@@ -190,12 +206,12 @@ def _refuse(partition: JournalPartition, entries: Sequence[Entry]) -> None:
     for offset, fields in entries:
         found = dict(zip(fields[::2], fields[1::2], strict=False))
         where = f"journal of {partition}: the record {offset.decode()}"
-        if VERSION.encode() in found:
-            version = found[VERSION.encode()].decode(errors="replace")
+        if _VERSION in found:
+            version = found[_VERSION].decode(errors="replace")
             msg = f"{where} is of version {version[:20]}, newer than this program: install the stanzaq that wrote it"
             raise Unreadable(msg)
         try:
-            whole = tuple(fields[::2]) == _STORED and found[b"type"] in _KINDS and record(found)
+            whole = found[_TYPE] in _KINDS and record(found)
         except (KeyError, ValueError):
             whole = False
         if not whole:
