@@ -11,13 +11,22 @@ class Unreadable(Exception):  # noqa: N818  (named after the state, as CorruptRe
 # A fault in a task or a plan reaches the driver inside a Java exception, as the last line of a Python traceback.
 _UNREADABLE: Final = re.compile(rf"^(?:\w+\.)*{re.escape(Unreadable.__name__)}: (.+)$", re.MULTILINE)
 
+# What Java says of another machine that does not answer: of HDFS, or of a store such as S3.
+_AWAY: Final = re.compile(
+    r"(?:java\.net\.(?:Connect|UnknownHost|NoRouteToHost|SocketTimeout)Exception"
+    r"|org\.apache\.hadoop\.net\.ConnectTimeoutException|[\w.]+\.SdkClientException): ([^;\n]+)"
+)
+
 
 def unreadable(error: BaseException) -> str | None:
-    """Return the message of the Unreadable that Spark wrapped in `error`; None when that was not the cause."""
+    """Return the message of the Unreadable that Spark wrapped in `error`, or of a file system that is away; else None."""
     if isinstance(error, Unreadable):
         return str(error)
-    found = _UNREADABLE.search(str(error))
-    return found and found[1].strip()
+    if found := _UNREADABLE.search(str(error)):
+        return found[1].strip()
+    away = _AWAY.search(str(error))
+    line = "a file system that Spark uses cannot be reached (%.200s): start it, or name a folder elsewhere"
+    return away and line % away[1].strip()
 
 
 def is_late_start(error: BaseException) -> bool:

@@ -197,6 +197,20 @@ def test_folder_of_something_else(nowhere: Path, tmp_path: Path, capsys: pytest.
     assert "name a folder that `stanzaq report collect` has made" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("folder", ["hdfs://127.0.0.1:1/history", "hdfs://nobody.invalid:8020/history"])
+def test_a_file_system_that_is_away(
+    spark: SparkSession, journals: Journals, nowhere: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nobody serves a folder, one line says so, to those who read it and to those who write it."""
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("ipc.client.connect.max.retries", "0")
+    assert report.capacity(Asked(folder, None, nowhere)) == 1
+    assert report.collect(journals.url, folder, None, lossy=False) == 1
+    told = [row for row in capsys.readouterr().err.splitlines() if row.startswith("stanzaq report: ")]
+    line = r"a file system that Spark uses cannot be reached \(.+\): start it, or name a folder elsewhere"
+    assert [bool(re.fullmatch(f"stanzaq report: {line}", row)) for row in told] == [True, True]
+
+
 def test_empty_redis(journals: Journals, nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where nothing was ever worked on there is no report."""
     assert report.capacity(Asked("redis", journals.url, nowhere)) == 1
