@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +25,12 @@ from broker import keys
 from broker.analytics.facts import measure
 from broker.analytics.inputs import of_redis
 from broker.analytics.render import files
-from broker.analytics.report import report
+from broker.analytics.report import Prices, report
 from broker.analytics.session import session
 from broker.model.names import Partition
+from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.redis_core.redis_client.client import Server
+from broker.scaling.costs import read_costs
 from broker.scripts.location import lua_directory
 from frontends.tools.servers.redis import RedisServer
 
@@ -162,7 +165,8 @@ def _report(spark: SparkSession, url: str) -> Row:
     """Make a report of everything, from the first read to the files; returns the seconds."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as directory:
-        made = report(measure(of_redis(url, spark=spark), lambda _: None), "Redis", 2.0)
+        prices = Prices(read_costs(), HEARTBEAT_SECONDS)
+        made = report(measure(of_redis(url, spark=spark), lambda _: None, 2.0), "Redis", 2.0, prices, UTC)
         files.write(made, Path(directory) / "report", ["html", "json"])
     return row_at_most("report", "s", time.perf_counter() - began, 90.0)
 

@@ -1,5 +1,6 @@
 """`stanzaq report` on real servers: what it makes of a demo and of a history, and the one line for what cannot be."""
 
+import csv
 import json
 import re
 import shlex
@@ -98,9 +99,7 @@ def test_session_of_the_page(journals: Journals, tmp_path: Path, monkeypatch: py
         return ended
 
     ended = run(of_redis)
-    assert re.search(
-        r"needs \d+ workers for p95 wait ≤ 2 s; the node was deleted", re.sub(r"[│\s]+", " ", ended.stdout)
-    )
+    assert re.search(r"for a target of 2 s.*; the node was deleted", re.sub(r"[│\s]+", " ", ended.stdout))
     assert str(out / "capacity.html") in ended.stderr
     _agrees(out, truth(played.attempts))
     carried = json.loads((out / "capacity.json").read_text())["service"]
@@ -114,6 +113,22 @@ def test_session_of_the_page(journals: Journals, tmp_path: Path, monkeypatch: py
     journals.client.flushall()
     run(of_history)
     assert (out / "capacity.html").read_text().replace(str(history), "Redis") == made
+
+
+def test_compared(played: Run, journals: Journals, tmp_path: Path) -> None:
+    """The second half of a run beside the first one: an interval of the same length, and its own figures."""
+    ends = sorted(each.closed for each in played.attempts)
+    begin, middle, end = ends[0], (ends[0] + ends[-1]) // 2, ends[-1] + 1
+    first, last = (datetime.fromtimestamp(at / 1000, UTC).isoformat() for at in (middle, end))
+    asked = Asked("redis", journals.url, tmp_path / "report", "csv", first, last, compare_with=f"{middle - begin}ms")
+    assert report.capacity(asked) == 0
+    with (tmp_path / "report" / "compared.csv").open(newline="") as file:
+        lines = {(line["node"], line["figure"]): line for line in csv.DictReader(file)}
+    first_at = [each.published for each in played.attempts if each.attempt == 1]
+    before, now = (sum(since <= at < until for at in first_at) for since, until in ((begin, middle), (middle, end)))
+    rates = [float(lines["jobs", "arrivals"][name]) for name in ("before", "now")]
+    assert rates == pytest.approx([before * 1000 / (middle - begin), now * 1000 / (end - middle)], rel=0.02)
+    assert lines["all", "arrivals"]["now"] == lines["jobs", "arrivals"]["now"]
 
 
 def test_demo(tmp_path: Path) -> None:
@@ -166,6 +181,9 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
         ({"end": "2026-13-01"}, "--to '2026-13-01' is not a time"),
         ({"begin": "2031-01-01"}, "no attempt was closed from 2031-01-01T00:00:00Z: choose another interval"),
         ({"target": "soon"}, "--target-wait-p95 'soon' is not a duration: write e.g. 500ms, 2s, 5min, 1h or 90d"),
+        ({"zone": "Mars/Base"}, "--zone 'Mars/Base' is not a time zone: write e.g. UTC or Europe/Berlin"),
+        ({"compare_with": "7d"}, "--compare-with needs --from"),
+        ({"begin": "1h", "compare_with": "soon"}, "--compare-with 'soon' is not a duration"),
         ({"formats": "html,pdf"}, "--format 'pdf' is none of html, csv, parquet, json"),
         ({"formats": ","}, "--format is empty: write one or more of html, csv, parquet, json"),
         ({"url": "redis://127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),

@@ -49,7 +49,7 @@ def test_busiest_hour(nodes: dict[str, Node], shape: Shape) -> None:
     assert node.demand.busiest_at is not None
     assert node.demand.busiest_at.timestamp() * 1000 - BEGAN_MS == pytest.approx(begin, abs=1)
     arrived = sum(since <= at < until for at in shape.arrivals)
-    assert node.demand.busiest_per_s == pytest.approx(arrived * 1000 / node.demand.busiest_s)
+    assert node.demand.busiest_per_s == pytest.approx(arrived / node.demand.busiest_s)
     needed = node.capacity.workers_needed
     assert needed is not None and shape.holds(TARGET_S * 1000, needed, since, until)
     for row in node.what_if[1::2]:
@@ -72,7 +72,9 @@ def test_target(nodes: dict[str, Node], runs: dict[str, Run], name: str) -> None
     assert target.since == time(first)
     assert target.cause is Cause.CREDIT
     judged = verdict(nodes[name], TARGET_S)
-    assert judged.state is State.UNSTABLE and "by too little credit" in judged.words
+    # At its highest the tide brings more than its workers can ever do.
+    assert judged.state is (State.UNSTABLE if name == "tide" else State.MISSED)
+    assert "by too little credit" in judged.words
     assert f"add {nodes[name].capacity.workers_needed - WORKERS[name]}, " in judged.remedy  # type: ignore[operator]
 
 

@@ -92,6 +92,27 @@ def test_page_takes_its_colours_from_its_style() -> None:
     assert set(re.findall(r"var\((--\w+)\)", charts)) == {"--ink", "--faint", "--first", "--second", "--alarm"}
 
 
+def test_two_intervals_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each figure of all nodes together and of each is beside that of the earlier interval, in every format."""
+    demand = replace(node().demand, rate_per_s=8.0)
+    earlier = report(replace(node(), demand=demand), replace(node(), node="gone"))
+    both = replace(report(node(), replace(node(), node="new")), before=earlier)
+    page, wide = html.page(both), Console(width=200, color_system=None)
+    console.show(both, wide)
+    shown = capsys.readouterr().out
+    for text in (page, shown):
+        assert "10/s (+25%)" in text and "20/s (+11%)" in text and "(was 10/s)" in text
+        assert "1.2 s (same)" in text
+    files.write(both, tmp_path / "report", ["csv", "parquet", "json"])
+    with (tmp_path / "report" / "compared.csv").open() as file:
+        lines = {(line["node"], line["figure"]): line for line in csv.DictReader(file)}
+    assert lines["jobs", "arrivals"] == {
+        "node": "jobs", "figure": "arrivals", "before": "8.0", "now": "10.0", "change": "0.25"
+    }  # fmt: skip
+    assert (lines["new", "arrivals"]["before"], lines["gone", "arrivals"]["now"]) == ("", "")
+    assert len(json.loads((tmp_path / "report" / "capacity.json").read_text())["before"]["nodes"]) == 2
+
+
 def test_formats_agree(tmp_path: Path) -> None:
     """CSV, Parquet and JSON have the same values, and a table without rows has its columns."""
     files.write(MADE, tmp_path / "report", ["csv", "parquet", "json"])

@@ -93,8 +93,8 @@ def test_what_came_before() -> None:
     before = [Record(1, 0, 1, "acknowledged", 0, 10, 1_500), Record(2, 0, 1, "acknowledged", 500, 1_500, 2_500)]
     here = Record(3, 0, 1, "acknowledged", 1_100, 2_500, 2_600)
     trace = gather([*before, here], Window(1_000, 1_000, 3_000, Rules(), 1))
-    assert trace.busy == (1_500,) and [item.ready for item in trace.items] == [500, 1_100]
-    assert trace.waits(1) == [1_400] and trace.waits(2) == [400]
+    assert (trace.busy, [item.ready for item in trace.items]) == ((1_500,), [500, 1_100])
+    assert (trace.waits(1), trace.waits(2)) == ([1_400], [400])
 
 
 def test_what_has_no_end() -> None:

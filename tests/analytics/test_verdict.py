@@ -1,5 +1,6 @@
 """The verdict on a node: a word, what was measured and why, and what would mend it; and what to do this week."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,12 +13,12 @@ from tests.analytics.pictured import idle, node, report
 SINCE = datetime(2026, 1, 31, 9, tzinfo=UTC)
 
 
-def _with(**parts: dict[str, object]) -> Node:
+def _with(**parts: Mapping[str, object]) -> Node:
     given = node()
-    return replace(given, **{part: replace(getattr(given, part), **values) for part, values in parts.items()})  # type: ignore[arg-type]
+    return replace(given, **{part: replace(getattr(given, part), **values) for part, values in parts.items()})
 
 
-def _missed(cause: Cause, **parts: dict[str, object]) -> Node:
+def _missed(cause: Cause, **parts: Mapping[str, object]) -> Node:
     return replace(_with(**parts), target=Target(0.23, 0.4, 24, 5, SINCE, cause))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.analytics.measures import demand
 from broker.analytics.measures.attempts import add_waits, count_perished, drop_perished, waiting_since
 from broker.analytics.measures.timeline import peaks, timeline
 from broker.analytics.span import Span
@@ -56,11 +55,6 @@ def test_ninety_days(spark: SparkSession, tmp_path: Path) -> None:
     steps = timeline(attempts, nobody, span).localCheckpoint()
     [row] = peaks(steps).collect()
     assert (row.arrived, row.waiting_most > 0, row.in_flight_mean) == (2, True, pytest.approx(300 / long))
-    arrived = demand.arrivals(attempts, nobody, span)
-    # Two windows with one arrival each, at both ends.
-    assert [row.burstiness for row in demand.burstiness(arrived, {"jobs": long // 2, "mail": 1}, span).collect()] == [
-        0.0
-    ]
 
 
 def test_unknown(spark: SparkSession, tmp_path: Path) -> None:
