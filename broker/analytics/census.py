@@ -103,6 +103,10 @@ class PartitionState:
 
 def partition_states(servers: Servers, options: Options) -> dict[JournalPartition, PartitionState]:
     """Read each partition that the options select, once; raises Unreadable."""
+    return servers.persist(partial(_partition_states, servers, options))
+
+
+def _partition_states(servers: Servers, options: Options) -> dict[JournalPartition, PartitionState]:
     found = dict[JournalPartition, PartitionState]()
     for process, listed in list_keys(servers, options, "meta").items():
         with Route(servers, process) as route:

@@ -8,8 +8,12 @@ class Unreadable(Exception):  # noqa: N818  (named after the state, as CorruptRe
     """Something that was asked for cannot be read. The message is one line: what is wrong, where, and what to do."""
 
 
+class Unreachable(Unreadable):
+    """Something that cannot be reached now, and perhaps a moment later."""
+
+
 # A fault in a task or a plan reaches the driver inside a Java exception, as the last line of a Python traceback.
-_UNREADABLE: Final = re.compile(rf"^(?:\w+\.)*{re.escape(Unreadable.__name__)}: (.+)$", re.MULTILINE)
+_UNREADABLE: Final = re.compile(rf"^(?:\w+\.)*(?:{Unreadable.__name__}|{Unreachable.__name__}): (.+)$", re.MULTILINE)
 
 # What Java says of another machine that does not answer: of HDFS, or of a store such as S3.
 _AWAY: Final = re.compile(

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -38,6 +39,10 @@ _NO_MASTERS: Final = "the processor time of Redis is not recorded: the frontends
 
 def samples(servers: Servers) -> tuple[Usage, ...]:
     """Read the samples that Redis has now."""
+    return servers.persist(partial(_samples, servers))
+
+
+def _samples(servers: Servers) -> tuple[Usage, ...]:
     key = keys.of_service("process_usage")
     for process in servers.processes():
         # In a cluster only one master has the key; the others say so.

@@ -97,8 +97,11 @@ def numbers(frame: DataFrame) -> Sequence[int]:
 
 
 def taken(**options: str) -> list[int]:
-    """Give which records a snapshot has, read task by task as executors do, and without Spark, which takes seconds for it."""
-    reader = Reader(Options.read(options))
+    """Give which records a snapshot has, read task by task as executors do, and without Spark, which takes seconds for it.
+
+    Tests that wait for nobody's answer do not wait long.
+    """
+    reader = Reader(Options.read({"fetchOffset.retryIntervalMs": "1", **options}))
     return sorted(
         token for task in reader.partitions() for batch in reader.read(task) for token in batch["token"].to_pylist()
     )

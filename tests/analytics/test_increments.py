@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from broker.analytics.faults import Unreadable, is_late_start, unreadable
 from broker.analytics.source.increments import Increments, SparkOffsets
 from broker.analytics.source.options import Options
+from broker.analytics.source.progress import Behind, behind
 from broker.model.names import Partition
 from tests.analytics.conftest import Journals
 from tests.lua.driver import T0
@@ -155,6 +156,8 @@ def test_a_log(journals: Journals, query: Query) -> None:
         ({"startingOffsets": "latest"}, 100),
         ({"startingTimestamp": str(T0 + 90_000)}, 90),
         ({"startingOffsets": f'{{"{JOBS}": "{T0 + 69_000}-0"}}'}, 70),
+        ({"startingOffsetsByTimestamp": f'{{"{JOBS}": {T0 + 80_000}}}'}, 80),
+        ({"startingOffsetsByTimestamp": f'{{"{OTHERS}": {T0 + 80_000}}}'}, 0),
     ],
 )
 def test_starts(journals: Journals, query: Query, options: dict[str, str], first: int) -> None:
@@ -166,14 +169,45 @@ def test_starts(journals: Journals, query: Query, options: dict[str, str], first
     assert query.run(**options) == [[*range(100, 110), *range(1_000, 1_010)]]
 
 
-def test_an_end_is_refused() -> None:
+@pytest.mark.parametrize("option", [{"endingTimestamp": str(T0)}, {"endingOffsetsByTimestamp": f'{{"{JOBS}": {T0}}}'}])
+def test_an_end_is_refused(option: dict[str, str]) -> None:
     """An end is refused: a stream has none."""
     with pytest.raises(Unreadable, match=r"^a stream has no end: "):
-        Increments(Options.read({"url": "redis://h", "endingTimestamp": str(T0)}))
+        Increments(Options.read({"url": "redis://h", **option}))
+
+
+def test_a_minimum(journals: Journals, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An increment waits for so many rows, but no longer than the delay; nothing waits for ever with `availableNow`."""
+    now = 0.0
+    monkeypatch.setattr("broker.analytics.source.increments.time.monotonic", lambda: now)
+    least = {"minOffsetsPerTrigger": "50", "maxTriggerDelay": "10m"}
+    increments = Increments(Options.read({"url": journals.url, **least}))
+
+    def read(start: SparkOffsets) -> SparkOffsets:
+        return increments.latestOffset(start, increments.getDefaultReadLimit())
+
+    journals.write(JOBS, 10)
+    # The first one does not wait.
+    end = read(increments.initialOffset())
+    assert end == {str(JOBS): f"{T0 + 9_000}-0/10"}
+    journals.write(JOBS, 30, first=10)
+    journals.write(OTHERS, 19)
+    assert read(end) == end
+    journals.write(OTHERS, 1, first=19)
+    assert read(end) == (end := {str(JOBS): f"{T0 + 39_000}-0/40", str(OTHERS): f"{T0 + 19_000}-0/20"})
+    journals.write(JOBS, 1, first=40)
+    now = 599.0
+    assert read(end) == end
+    now = 600.0
+    assert read(end) == {**end, str(JOBS): f"{T0 + 40_000}-0/41"}
+    assert len(all_of(query.run(**least))) == 61
+    journals.write(JOBS, 1, first=41)
+    assert query.run(**least) == [[41]]
 
 
 def test_in_spark(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """In Spark: exact increments, a checkpoint, and one line for a refusal."""
+    """In Spark: exact increments, how far each is behind, a checkpoint, and one line for a refusal."""
+    behinds: list[dict[str, Behind]] = []
 
     def run() -> list[int]:
         started = (
@@ -192,12 +226,17 @@ def test_in_spark(spark: SparkSession, journals: Journals, tmp_path: Path) -> No
             if is_late_start(error):
                 return run()
             raise
+        behinds.extend(behind(progress) for progress in started.recentProgress)
         batches: list[Any] = [json.loads(progress.json) for progress in started.recentProgress]
         return [batch["numInputRows"] for batch in batches if batch["numInputRows"]]
 
     journals.write(JOBS, 60)
     journals.write(OTHERS, 5, first=1_000)
     assert run() == [40, 25]
+    assert behinds[:2] == [
+        {str(JOBS): Behind(25, 25.0), str(OTHERS): Behind(0, 0.0)},
+        {str(JOBS): Behind(0, 0.0), str(OTHERS): Behind(0, 0.0)},
+    ]
     journals.write(JOBS, 5, first=60)
     journals.trim(JOBS, 3)
     with pytest.raises(PySparkException) as caught:

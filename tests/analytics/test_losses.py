@@ -8,7 +8,7 @@ import pytest
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.fetch import ReadOptions, fetch
 from broker.analytics.source.offsets import MOST, Id, Offset
-from broker.analytics.source.options import Options
+from broker.analytics.source.options import Options, Patience
 from broker.analytics.source.plan import begin
 from broker.analytics.source.reader import Reader
 from broker.analytics.source.servers import Servers
@@ -27,7 +27,7 @@ class Reading:
 
     def __init__(self, journals: Journals, how: ReadOptions) -> None:
         """Take the snapshot."""
-        servers = Servers(journals.url)
+        servers = Servers(journals.url, patience=Patience(interval_s=0.001))
         (bounds,) = snapshot(servers, Options(journals.url)).values()
         piece = begin(bounds, Offset(Id(0)))
         self._entries = fetch(servers, bounds.process, [piece], how)
@@ -143,6 +143,23 @@ def test_the_log_loses_nothing(journals: Journals) -> None:
     journals.client.xtrim(key, maxlen=2, approximate=False)
     reader = Reader(Options(journals.url, "log", starting_offsets={str(JOBS): Offset(Id(T0))}))
     assert sum(rows.num_rows for task in reader.partitions() for rows in reader.read(task)) == 2
+
+
+def test_a_broken_connection(journals: Journals) -> None:
+    """A connection that breaks is made again, and each record comes once; so is one that gets no answer in time."""
+    journals.write(JOBS, 1_000)
+    reading = Reading(journals, STRICT)
+    found = []
+    while chunk := reading.chunk():
+        found += chunk
+        journals.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert found == list(range(1_000))
+    patient = {"answerTimeoutMs": "100", "fetchOffset.retryIntervalMs": "100"}
+    journals.client.execute_command("CLIENT", "PAUSE", 300, "ALL")
+    assert taken(url=journals.url, **patient, **{"fetchOffset.numRetries": "9"}) == list(range(1_000))
+    journals.client.execute_command("CLIENT", "PAUSE", 300, "ALL")
+    with pytest.raises(Unreadable, match=r"cannot be reached \(Timeout "):
+        taken(url=journals.url, **patient, **{"fetchOffset.numRetries": "0"})
 
 
 def test_rows_per_second(journals: Journals) -> None:

@@ -1,7 +1,7 @@
 """`spark.read.format("stanzaq")` returns what is in Redis, each row once."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -168,11 +168,17 @@ def test_options_spare_redis(journals: Journals, options: dict[str, str], number
         ({"subscribePattern": "o.*"}, range(10, 20)),
         ({"startingTimestamp": str(T0 + 15_000)}, range(15, 20)),
         ({"endingTimestamp": str(T0 + 4_000)}, range(5)),
+        ({"startingOffsetsByTimestamp": f'{{"others@ab12/0": {T0 + 15_000}}}'}, [*range(10), *range(15, 20)]),
+        ({"endingOffsetsByTimestamp": f'{{"jobs@ab12/0": {T0 + 4_000}}}'}, [*range(5), *range(10, 20)]),
+        (
+            {"startingTimestamp": str(T0 + 15_000), "startingOffsetsByTimestamp": f'{{"jobs@ab12/0": {T0}}}'},
+            range(15, 20),
+        ),
         ({"startingOffsets": f'{{"jobs@ab12/0": "{T0 + 4_000}-0"}}', "subscribe": "jobs"}, range(5, 10)),
         ({"startingOffsets": f'{{"jobs@ab12/0": "{T0 + 4_000}-0/5"}}', "subscribe": "jobs"}, range(5, 10)),
     ],
 )
-def test_options(journals: Journals, options: dict[str, str], numbered: range) -> None:
+def test_options(journals: Journals, options: dict[str, str], numbered: Sequence[int]) -> None:
     """Nodes, offsets and times may be chosen by options."""
     journals.write(JOBS, 10)
     journals.write(Partition("others", "ab12"), 10, first=10)
@@ -188,6 +194,11 @@ def test_options(journals: Journals, options: dict[str, str], numbered: range) -
         ({"failOnDataLoss": "maybe"}, "the option failOnDataLoss"),
         ({"startingOffsets": "now"}, "the option startingOffsets: 'now' is neither earliest"),
         ({"startingOffsets": '{"jobs@ab12/0": "soon"}'}, "the option startingOffsets: 'soon' is not an offset"),
+        ({"startingOffsetsByTimestamp": '{"jobs@ab12/0": "1"}'}, "the option startingOffsetsByTimestamp: "),
+        ({"endingOffsetsByTimestamp": '{"gone@ab12/0": 1}'}, "there is no journal of gone@ab12/0: take it out"),
+        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "jobs@ab12/0 would begin at 2, after its end at 1: "),
+        ({"maxTriggerDelay": "soon"}, "the option maxTriggerDelay: 'soon' is not a duration such as 15m"),
+        ({"fetchOffset.numRetries": "-1"}, "the option fetchOffset.numRetries: '-1' is not a positive number"),
         ({"subscribePattern": "("}, "the option subscribePattern: '(' is not a regular expression"),
         ({"startingOffsets": "latest"}, "a batch has no rows from `latest` on"),
         ({"subscribe": "jobs,nobody"}, "there is no journal of nobody: correct subscribe"),
@@ -228,8 +239,12 @@ def test_bad_records(journals: Journals, fields: dict[str, str], line: str) -> N
         taken(url=journals.url)
 
 
-def test_one_line_of_what_spark_says(journals: Journals, read: Read) -> None:
-    """The refusal of a task or a plan is found again in Spark's own error."""
+def test_one_line_of_what_spark_says(spark: SparkSession, journals: Journals, read: Read) -> None:
+    """The refusal of a task, a plan or of columns is found again in Spark's own error."""
+    other = spark.read.schema("token long").format("stanzaq").option("url", journals.url)
+    assert refused(lambda: other.load().count()) == (
+        "the columns of `stanzaq` follow from the option stream: leave out schema(), and use select()"
+    )
     assert refused(lambda: read(stream="inflight").count()).startswith("the option stream: ")
     journals.client.xadd(keys.of_partition("journal", JOBS), {"type": "acknowledged"})
     assert " is damaged: " in refused(lambda: read().count())

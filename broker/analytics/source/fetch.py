@@ -12,11 +12,11 @@ from typing import Any
 
 from redis.exceptions import AskError, ResponseError
 
-from broker.analytics.faults import Unreadable
+from broker.analytics.faults import Unreachable, Unreadable
 from broker.analytics.source.columns import Entry
 from broker.analytics.source.offsets import Id
 from broker.analytics.source.pieces import Piece
-from broker.analytics.source.servers import Link, Process, Route, Servers
+from broker.analytics.source.servers import Link, Process, Route, Servers, Tries
 
 _log = logging.getLogger("stanzaq")
 
@@ -45,17 +45,33 @@ def report_lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
 def fetch(
     servers: Servers, process: Process, pieces: Iterable[Piece], options: ReadOptions
 ) -> Iterator[tuple[Piece, Sequence[Entry]]]:
-    """Yield the entries of each piece, in order; follows a stream when its slot moves to another process."""
-    pace = _Pace(options.rows_per_second)
+    """Yield the entries of each piece, in order; follows a stream when its slot moves to another process.
+
+    When the connection breaks, it reads on from where it was.
+    """
+    pace, tries = _Pace(options.rows_per_second), Tries(servers.patience)
+    readers = [_Reader(piece, options, pace) for piece in pieces]
+    while not all(reader.done for reader in readers):
+        try:
+            for found in _read_on(servers, process, readers):
+                tries.note_progress()
+                yield found
+        except Unreachable as error:
+            tries.wait(error)
+
+
+def _read_on(
+    servers: Servers, process: Process, readers: Iterable["_Reader"]
+) -> Iterator[tuple[Piece, Sequence[Entry]]]:
+    """Read on over one connection, or over as many as slots have moved."""
     with Route(servers, process) as route:
-        for piece in pieces:
-            reader = _Reader(piece, options, pace)
+        for reader in readers:
             while not reader.done:
                 try:
                     for entries in reader.read(route.link):
-                        yield piece, entries
+                        yield reader.piece, entries
                 except AskError as error:
-                    route.follow(piece.key, error)
+                    route.follow(reader.piece.key, error)
 
 
 class _Pace:
@@ -83,7 +99,7 @@ class _Reader:
 
     def __init__(self, piece: Piece, options: ReadOptions, pace: _Pace) -> None:
         """Start at the start of the piece."""
-        self._piece = piece
+        self.piece = piece
         self._options = options
         self._pace = pace
         self._count = pace.max_rows(options.count)
@@ -93,32 +109,33 @@ class _Reader:
 
     def read(self, link: Link) -> Iterator[Sequence[Entry]]:
         """Read on, one request ahead of the consumer: Redis works while entries are decoded."""
-        self._request(link)
+        self._request(link, self._after)
         while not self.done:
             entries: Sequence[Entry] = link.receive()
             if self._options.watched:
                 self._watch(_state(link.receive))
-            if entries:
-                self._after = Id.parse(entries[-1][0])
-                if self._before is not None:
-                    self._before += len(entries)
+            after = Id.parse(entries[-1][0]) if entries else self._after
             # Nothing is requested after the end, so entries dropped after it do not count as lost.
-            self.done = len(entries) < self._count or self._after >= self._piece.upto
+            done = len(entries) < self._count or after >= self.piece.upto
             self._pace.keep(len(entries))
-            if not self.done:
-                self._request(link)
+            if not done:
+                self._request(link, after)
+            # Only now: entries that were not given away are read again after a fault.
+            self._after, self.done = after, done
+            if self._before is not None:
+                self._before += len(entries)
             if entries:
                 yield entries
 
-    def _request(self, link: Link) -> None:
-        link.send("XRANGE", self._piece.key, f"({self._after}", str(self._piece.upto), "COUNT", self._count)
+    def _request(self, link: Link, after: Id) -> None:
+        link.send("XRANGE", self.piece.key, f"({after}", str(self.piece.upto), "COUNT", self._count)
         if self._options.watched:
-            link.send("XINFO", "STREAM", self._piece.key)
+            link.send("XINFO", "STREAM", self.piece.key)
 
     def _watch(self, state: dict[bytes, Any] | None) -> None:
         """Check whether the stream has dropped entries after the position where the reply began; None: the stream is gone."""
         if state is None:
-            report_lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
+            report_lost(self.piece._replace(after=self._after), None, refuse=self._options.refuse)
             return
         gone = state[b"entries-added"] - state[b"length"]
         first = state[b"first-entry"]
@@ -126,9 +143,9 @@ class _Reader:
             missing = gone - self._before
             if missing > 0:
                 self._before = gone
-                report_lost(self._piece._replace(after=self._after), missing, refuse=self._options.refuse)
+                report_lost(self.piece._replace(after=self._after), missing, refuse=self._options.refuse)
         elif gone and (first is None or Id.parse(first[0]) > self._after.next()):
-            report_lost(self._piece._replace(after=self._after), None, refuse=self._options.refuse)
+            report_lost(self.piece._replace(after=self._after), None, refuse=self._options.refuse)
 
 
 def _state(receive: Callable[[], Any]) -> dict[bytes, Any] | None:

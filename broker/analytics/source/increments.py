@@ -4,6 +4,7 @@ An offset is, for each partition, the last entry read and how many had been adde
 entries is exact, even when a partition was idle until its records were dropped for their age.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -32,26 +33,25 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options) -> None:
         """Check the options; nothing is connected."""
-        if options.ending_offsets != LATEST or options.ending_timestamp is not None:
-            msg = "a stream has no end: leave out endingOffsets and endingTimestamp, or use spark.read"
+        if options.ending_offsets != LATEST or options.ending_timestamp or options.ending_offsets_by_timestamp:
+            msg = "a stream has no end: leave out endingOffsets… and endingTimestamp, or use spark.read"
             raise Unreadable(msg)
         self._options = options
-        self._servers = Servers(options.url, options.read_from)
+        self._servers = Servers(options.url, options.read_from, options.patience)
         self._target: Mapping[JournalPartition, Bounds] | None = None
+        self._last: float | None = None
 
     def initialOffset(self) -> SparkOffsets:  # noqa: N802  (Spark's name, here and below)
         """Return where the first increment begins; a partition that is not named begins with its first record."""
         starts = self._options.starting_offsets
         if not isinstance(starts, str):
             return {partition: str(offset) for partition, offset in starts.items()}
-        if self._options.starting_timestamp is not None:
-            after = Id(self._options.starting_timestamp).predecessor()
-            return {str(partition): str(Offset(after)) for partition in self._snapshot()}
         found = self._snapshot()
-        if starts == LATEST:
-            return _end_offsets(found)
         pieces = [begin(bounds, Offset(START)) for bounds in found.values()]
-        return {str(piece.partition): str(Offset(piece.after, piece.before)) for piece in pieces}
+        first = {str(piece.partition): str(Offset(piece.after, piece.before)) for piece in pieces}
+        times = {partition: ms for partition in found if (ms := self._options.first_ms(partition)) is not None}
+        from_times = {str(partition): str(Offset(Id(ms).predecessor())) for partition, ms in times.items()}
+        return (_end_offsets(found) if starts == LATEST else first) | from_times
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the size limit of an increment."""
@@ -69,8 +69,10 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: SparkOffsets, limit: ReadLimit) -> SparkOffsets:  # noqa: N802
         """Return where the next increment ends. With a limit it has exactly that many entries, if there are as many."""
         found = self._snapshot() if self._target is None else self._target
+        if self._target is None and self._waits_for_more(start, found):
+            return start
         if isinstance(limit, ReadMaxRows):
-            return self._limit(start, found, limit.max_rows)
+            return self._servers.persist(partial(self._limit, start, found, limit.max_rows))
         ends = _end_offsets(found)
         # An offset never goes back, though a restored Redis may.
         return {
@@ -107,6 +109,18 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         piece = Piece(JournalPartition.parse(name), "", after, after, None)
         report_lost(piece, None, refuse=self._options.fail_on_data_loss)
 
+    def _waits_for_more(self, start: SparkOffsets, found: Mapping[JournalPartition, Bounds]) -> bool:
+        """Tell whether there are too few entries yet for an increment, and the last was not too long ago."""
+        least = self._options.min_offsets_per_trigger
+        if least is None:
+            return False
+        unread = sum(_count_unread(_start(start, str(partition)), bounds) for partition, bounds in found.items())
+        now = time.monotonic()
+        if unread < least and self._last is not None and now - self._last < self._options.max_trigger_delay:
+            return True
+        self._last = now
+        return False
+
     def _limit(self, start: SparkOffsets, found: Mapping[JournalPartition, Bounds], most: int) -> SparkOffsets:
         ends = {str(partition): _start(start, str(partition)) for partition in found}
         behind = [bounds for bounds in found.values() if ends[str(bounds.partition)].after < bounds.last]
@@ -137,6 +151,12 @@ def _start(start: SparkOffsets, name: str) -> Offset:
     if text is not None:
         return Offset.parse(text)
     return Offset(START, 0 if start else None)
+
+
+def _count_unread(offset: Offset, bounds: Bounds) -> int:
+    """Count the entries after an offset, or estimate them if it does not say how many were before it."""
+    piece = begin(bounds, offset)
+    return size(piece, bounds).rows if piece.before is None else bounds.added - max(piece.before, bounds.gone)
 
 
 def _end_offsets(found: Mapping[JournalPartition, Bounds]) -> SparkOffsets:

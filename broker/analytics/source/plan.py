@@ -22,7 +22,8 @@ class Work(NamedTuple):
 def batch(found: Mapping[JournalPartition, Bounds], options: Options) -> list[Work]:
     """Plan a read of everything between the options' bounds."""
     starts, ends = options.starting_offsets, options.ending_offsets
-    for offsets in (starts, ends):
+    times = options.starting_offsets_by_timestamp, options.ending_offsets_by_timestamp
+    for offsets in (starts, ends, *times):
         missing = set() if isinstance(offsets, str) else set(offsets) - {str(partition) for partition in found}
         if missing:
             msg = f"there is no {options.stream} of {', '.join(sorted(missing))}: take it out of the offsets"
@@ -34,8 +35,10 @@ def batch(found: Mapping[JournalPartition, Bounds], options: Options) -> list[Wo
     for partition, bounds in found.items():
         offset = Offset(START) if isinstance(starts, str) else starts.get(str(partition), Offset(START))
         upto = bounds.last if isinstance(ends, str) else ends.get(str(partition), Offset(bounds.last)).after
-        first_ms = options.starting_timestamp or 0
-        last_ms = MOST if options.ending_timestamp is None else options.ending_timestamp
+        first_ms, last_ms = options.first_ms(partition) or 0, options.last_ms(partition) or MOST
+        if first_ms > last_ms:
+            msg = f"{partition} would begin at {first_ms}, after its end at {last_ms}: exchange the times"
+            raise Unreadable(msg)
         piece = begin(bounds, offset)
         # For a start by time, the stream gives the entries it still has. Only a start by offset demands entries.
         after = Id(first_ms).predecessor()

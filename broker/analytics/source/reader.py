@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from broker.analytics.faults import Unreadable
 from broker.analytics.source.increments import Increments
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import batch
@@ -27,13 +28,21 @@ class StanzaqSource(DataSource):
         """Return the columns, which follow from the stream."""
         return from_arrow_schema(STREAMS[Options.read(self.options).stream].schema, prefer_timestamp_ntz=False)
 
-    def reader(self, schema: StructType) -> "Reader":  # noqa: ARG002  (Spark's signature)
+    def reader(self, schema: StructType) -> "Reader":
         """Return the reader of a snapshot."""
+        self._refuse_other(schema)
         return Reader(Options.read(self.options))
 
-    def streamReader(self, schema: StructType) -> Increments:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> Increments:  # noqa: N802  (Spark's name)
         """Return the reader of increments."""
+        self._refuse_other(schema)
         return Increments(Options.read(self.options))
+
+    def _refuse_other(self, schema: StructType) -> None:
+        """Refuse columns that the user has given."""
+        if schema.simpleString() != self.schema().simpleString():
+            msg = "the columns of `stanzaq` follow from the option stream: leave out schema(), and use select()"
+            raise Unreadable(msg)
 
 
 class Reader(DataSourceReader):
@@ -49,7 +58,7 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Take the snapshot and split it into tasks."""
-        found = snapshot(Servers(self._options.url, self._options.read_from), self._options)
+        found = snapshot(Servers(self._options.url, self._options.read_from, self._options.patience), self._options)
         return tasks(batch(found, self._options), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

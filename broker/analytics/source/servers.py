@@ -15,17 +15,13 @@ from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
-from redis.exceptions import AskError, MovedError, RedisError
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import AskError, AuthenticationError, MovedError, RedisError, ResponseError
 from redis.retry import Retry
 
 from broker.address import read_node
-from broker.analytics.faults import Unreadable
+from broker.analytics.faults import Unreachable, Unreadable
+from broker.analytics.source.options import Patience
 from broker.redis_url import RedisUrl, Topology, read_url
-
-_CONNECT_SECONDS: Final = 5.0
-_ANSWER_SECONDS: Final = 30.0
 
 _MOVES: Final = 100
 _MOVE_SECONDS: Final = 0.05
@@ -145,10 +141,30 @@ class Route:
         self.link = self._stack.enter_context(self._servers.link(self.process, asking=asking))
 
 
+class Tries:
+    """Counts how often a read was tried without getting on."""
+
+    def __init__(self, patience: Patience) -> None:
+        """Begin with the first try."""
+        self._patience = patience
+        self._left = patience.retries
+
+    def note_progress(self) -> None:
+        """Begin to count anew: the read has got on."""
+        self._left = self._patience.retries
+
+    def wait(self, error: Unreachable) -> None:
+        """Wait until the next try; raises the fault if that was the last."""
+        if not self._left:
+            raise error
+        self._left -= 1
+        time.sleep(self._patience.interval_s)
+
+
 class Servers:
     """Finds and reaches the processes behind one URL; can be pickled."""
 
-    def __init__(self, url: str, read_from: str = "master") -> None:
+    def __init__(self, url: str, read_from: str = "master", patience: Patience = Patience()) -> None:  # noqa: B008
         """Parse the URL; nothing is connected."""
         try:
             self._url: RedisUrl = read_url(url)
@@ -156,6 +172,16 @@ class Servers:
             msg = f"the url of Redis: {error}; write e.g. redis://127.0.0.1:6379/0"
             raise Unreadable(msg) from None
         self._replica = read_from == "replica"
+        self.patience = patience
+
+    def persist(self, read: Callable[[], T]) -> T:
+        """Return what is read, which changes nothing and so is tried again if a process cannot be reached."""
+        tries = Tries(self.patience)
+        while True:
+            try:
+                return read()
+            except Unreachable as error:
+                tries.wait(error)
 
     def processes(self) -> list[Process]:
         """Return the processes that together have every key once: the masters, or a replica of each."""
@@ -200,36 +226,34 @@ class Servers:
     def _ask_sentinels(self) -> Process:
         options, question = self._url.sentinel_options, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
         named = Counter[Process]()
-        trouble = ""
+        trouble = Unreadable(f"no sentinel knows a master of {self._url.service!r}: correct the service in the url")
         for seed in self._url.seeds:
             try:
                 found = self._ask(Process(*seed), options, *question, kind="the sentinel")
             except Unreadable as error:
-                trouble = str(error)
+                trouble = error
                 continue
             if found:
                 named[Process(found[0].decode(), int(found[1]))] += 1
         if not named:
-            msg = trouble or f"no sentinel knows a master of {self._url.service!r}: correct the service in the url"
-            raise Unreadable(msg)
+            raise trouble
         return named.most_common(1)[0][0]
 
     def _ask_cluster(self) -> list[Process]:
-        trouble = "the url names no node of the cluster"
+        trouble = Unreadable("the url names no node of the cluster")
         for seed in self._url.seeds:
             try:
                 slots = self._ask(Process(*seed), self._url.options, "CLUSTER", "SLOTS")
             except Unreadable as error:
-                trouble = str(error)
+                trouble = error
                 continue
             found = {Process(*read_node(node, seed.host)) for _first, _last, node, *_ in slots}
             if sum(last - first + 1 for first, last, *_ in slots) < 16_384:
-                trouble = (
-                    f"the cluster at {Process(*seed)} has slots that nobody serves: see `redis-cli --cluster check`"
-                )
+                msg = f"the cluster at {Process(*seed)} has slots that nobody serves: see `redis-cli --cluster check`"
+                trouble = Unreadable(msg)
                 continue
             return sorted(found)
-        raise Unreadable(trouble)
+        raise trouble
 
     def _replica_of(self, master: Process) -> Process:
         role, *more = self._ask(master, self._url.options, "ROLE")
@@ -249,7 +273,7 @@ class Servers:
             if state[0] == b"slave" and state[3] == b"connected":
                 return replica
         msg = f"no replica of {master} can be reached: start one, or read from the master (readFrom=master)"
-        raise Unreadable(msg)
+        raise Unreachable(msg)
 
     def _ask(self, process: Process, options: Mapping[str, Any], *words: str, kind: str = "Redis") -> Any:  # noqa: ANN401
         connection = self._connection(process, options)
@@ -261,8 +285,8 @@ class Servers:
 
     def _connection(self, process: Process, options: Mapping[str, Any]) -> AbstractConnection:
         given = {
-            "socket_connect_timeout": _CONNECT_SECONDS,
-            "socket_timeout": _ANSWER_SECONDS,
+            "socket_connect_timeout": self.patience.connect_s,
+            "socket_timeout": self.patience.answer_s,
             **options,
             "retry": Retry(NoBackoff(), 0),
             "driver_info": None,
@@ -280,11 +304,11 @@ def _translate_faults(process: Process, kind: str = "Redis") -> Iterator[None]:
     """Turn a connection fault into a line that names the process and what to do."""
     try:
         yield
-    except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-        msg = f"{kind} at {process} cannot be reached ({error}): start it or correct the url"
-        raise Unreadable(msg) from error
     except AskError:
         raise
-    except RedisError as error:
+    except (AuthenticationError, ResponseError) as error:
         msg = f"{kind} at {process} answers {error!s:.200}: correct the url, or what its user may do"
         raise Unreadable(msg) from error
+    except (RedisError, OSError) as error:
+        msg = f"{kind} at {process} cannot be reached ({error}): start it or correct the url"
+        raise Unreachable(msg) from error

@@ -6,6 +6,7 @@ another process meanwhile are followed there.
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from redis.exceptions import MovedError
@@ -66,6 +67,10 @@ class Bounds:
 
 def snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bounds]:
     """Take the bounds of all streams that the options select; refuses if a named one is missing."""
+    return servers.persist(partial(_snapshot, servers, options))
+
+
+def _snapshot(servers: Servers, options: Options) -> dict[JournalPartition, Bounds]:
     found: dict[JournalPartition, Bounds] = {}
     for process, keys in list_keys(servers, options, options.stream).items():
         with Route(servers, process) as route:

@@ -58,7 +58,7 @@ def rows(options: Options, task: InputPartition) -> Iterator[pa.RecordBatch]:
         return
     stream = STREAMS[options.stream]
     how = ReadOptions(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
-    servers = Servers(options.url, options.read_from)
+    servers = Servers(options.url, options.read_from, options.patience)
     fetched = fetch(servers, task.work.process, task.work.pieces, how)
     for piece, found in groupby(fetched, itemgetter(0)):
         chunks = map(itemgetter(1), found)
