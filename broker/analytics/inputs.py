@@ -143,7 +143,10 @@ def _ms(at: datetime) -> int:
 
 
 def _check_order(first: datetime | None, last: datetime | None) -> None:
-    if first and last and first >= last:
+    if first and first == last:
+        msg = f"--from and --to are both {first:%Y-%m-%dT%H:%M:%SZ}: name a later --to"
+        raise Unreadable(msg)
+    if first and last and first > last:
         msg = f"--from {first:%Y-%m-%dT%H:%M:%SZ} is not before --to {last:%Y-%m-%dT%H:%M:%SZ}: exchange them"
         raise Unreadable(msg)
 

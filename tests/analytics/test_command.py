@@ -176,6 +176,10 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
             {"begin": "2026-02-01", "end": "2026-01-01"},
             "--from 2026-02-01T00:00:00Z is not before --to 2026-01-01T00:00:00Z",
         ),
+        (
+            {"begin": "2026-02-01", "end": "2026-02-01"},
+            "--from and --to are both 2026-02-01T00:00:00Z: name a later --to",
+        ),
         ({"begin": "yesterday"}, "--from 'yesterday' is not a time: write e.g. 2026-01-31, 2026-01-31T12:00, or 7d"),
         ({"begin": "7d", "end": "1h"}, f"no attempt was closed from {datetime.now(UTC) - timedelta(days=7):%Y-%m-%d}"),
         ({"end": "2026-13-01"}, "--to '2026-13-01' is not a time"),
