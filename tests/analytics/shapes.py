@@ -67,7 +67,7 @@ def young(days: int = 7) -> Shape:
     return _make("young", (first + random.uniform(0, HOUR_MS) for _ in range(3_600)), 4_500)
 
 
-def tide(rate_per_s: float = 0.15, service_ms: float = 60_000) -> Shape:
+def daily(rate_per_s: float = 0.15, service_ms: float = 60_000) -> Shape:
     """Let a day's load rise and fall, to 1.8 times its mean."""
     random = Random(2)
 
@@ -77,7 +77,7 @@ def tide(rate_per_s: float = 0.15, service_ms: float = 60_000) -> Shape:
             if random.random() * 1.8 < 1 - 0.8 * math.cos(2 * math.pi * at / DAY_MS):
                 yield at
 
-    return _make("tide", times(), service_ms)
+    return _make("daily", times(), service_ms)
 
 
 def bursts() -> Shape:

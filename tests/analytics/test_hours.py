@@ -16,15 +16,15 @@ from tests.analytics.simulator import BEGAN_MS, Run
 from tests.analytics.tables import inputs, time
 
 TARGET_S = 2.0
-TIDE, YOUNG = shapes.tide(), shapes.young(90)
-WORKERS = {"tide": 11, "young": 5}
+DAILY, YOUNG = shapes.daily(), shapes.young(90)
+WORKERS = {"daily": 11, "young": 5}
 """As many as the mean of their loads needs."""
 
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
     """Let too few workers do what comes."""
-    return {shape.node: shape.run(WORKERS[shape.node]) for shape in (TIDE, YOUNG)}
+    return {shape.node: shape.run(WORKERS[shape.node]) for shape in (DAILY, YOUNG)}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def nodes(spark: SparkSession, runs: dict[str, Run], tmp_path_factory: pytest.Te
     return {node.node: node for node in made.nodes}
 
 
-@pytest.mark.parametrize("shape", [TIDE, YOUNG], ids=lambda shape: shape.node)
+@pytest.mark.parametrize("shape", [DAILY, YOUNG], ids=lambda shape: shape.node)
 def test_busiest_hour(nodes: dict[str, Node], shape: Shape) -> None:
     """The busiest hour is that with the most work, and the workers needed are those that hold the target in it."""
     node, (since, until) = nodes[shape.node], shape.busiest_hour()
@@ -56,7 +56,7 @@ def test_busiest_hour(nodes: dict[str, Node], shape: Shape) -> None:
         assert row.wait_p95_s * 1000 == pytest.approx(shape.p95_ms(row.workers, since, until), rel=0.1, abs=2)
 
 
-@pytest.mark.parametrize("name", ["tide", "young"])
+@pytest.mark.parametrize("name", ["daily", "young"])
 def test_target(nodes: dict[str, Node], runs: dict[str, Run], name: str) -> None:
     """The shares of late waits, the hours that missed the target, and the first of them, are those of the attempts."""
     target, rows = nodes[name].target, runs[name].attempts
@@ -72,8 +72,8 @@ def test_target(nodes: dict[str, Node], runs: dict[str, Run], name: str) -> None
     assert target.since == time(first)
     assert target.cause is Cause.CREDIT
     judged = verdict(nodes[name], TARGET_S)
-    # At its highest the tide brings more than its workers can ever do.
-    assert judged.state is (State.UNSTABLE if name == "tide" else State.MISSED)
+    # Its highest hour brings more than its workers can ever do.
+    assert judged.state is (State.UNSTABLE if name == "daily" else State.MISSED)
     assert "by too little credit" in judged.words
     assert f"add {nodes[name].capacity.workers_needed - WORKERS[name]}, " in judged.remedy  # type: ignore[operator]
 
@@ -87,12 +87,12 @@ def test_a_young_node(nodes: dict[str, Node]) -> None:
 def test_week(nodes: dict[str, Node]) -> None:
     """The hours of the week have the mean of all such hours of the interval."""
     counts, begin = Counter[tuple[int, int]](), datetime.fromtimestamp(BEGAN_MS / 1000, UTC)
-    for at in TIDE.arrivals:
+    for at in DAILY.arrivals:
         local = datetime.fromtimestamp((BEGAN_MS + int(at)) / 1000, UTC)
         counts[local.weekday(), local.hour] += 1
     thursdays = 13
     assert begin.weekday() == 3
-    for each in nodes["tide"].week:
+    for each in nodes["daily"].week:
         if (each.weekday, each.hour) != (3, 0):
             lasted = 3_600 * (thursdays if each.weekday in {3, 4, 5, 6, 0, 1} else 12)
             assert each.rate_per_s == pytest.approx(counts[each.weekday, each.hour] / lasted, rel=0.01, abs=1e-9)
@@ -100,4 +100,4 @@ def test_week(nodes: dict[str, Node]) -> None:
 
 def test_what_is_not_replayed(nodes: dict[str, Node]) -> None:
     """The report names the policies that it does not replay."""
-    assert nodes["tide"].capacity.policies == "delays"
+    assert nodes["daily"].capacity.policies == "delays"

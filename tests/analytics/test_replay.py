@@ -31,7 +31,7 @@ def again(run: Run, workers: int = 1, rules: Rules = _NONE) -> tuple[Trace, Repl
     return trace, replay(trace, TARGET_MS, workers)
 
 
-@pytest.mark.parametrize("make", [shapes.young, shapes.tide, shapes.bursts, shapes.batches])
+@pytest.mark.parametrize("make", [shapes.young, shapes.daily, shapes.bursts, shapes.batches])
 def test_shapes(make: Callable[[], Shape]) -> None:
     """Young, rising and falling, in bursts, in batches: the workers needed are within one, and every p95 within 10 %."""
     shape = make()
@@ -108,7 +108,7 @@ def test_what_has_no_end() -> None:
 
 def test_growth() -> None:
     """The demand that a credit carries is that at which the simulated queue with so much more of it misses the target."""
-    found = again(shapes.tide(0.1).run(13), 13)[1].growth
+    found = again(shapes.daily(0.1).run(13), 13)[1].growth
     assert found is not None
     for factor, holds in ((0.93 * found, True), (1.07 * found, False)):
-        assert (shapes.tide(0.1 * factor).p95_ms(13) <= TARGET_MS) == holds
+        assert (shapes.daily(0.1 * factor).p95_ms(13) <= TARGET_MS) == holds
