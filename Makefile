@@ -34,11 +34,11 @@ dev: .venv/.embedded ## Run a complete service on loopback to develop against, u
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq dev $(ARGS)
 
-report-demo: .venv/.spark ## Write a capacity report of a new demo
-	@$(SETUP) packages ejabberd java
-	$(BIN)/stanzaq demo --items 8000 --report report $(ARGS)
+report-demo: .venv/.dev ## Write a capacity report of a simulated week
+	@$(SETUP) packages redis-server java
+	$(BIN)/python -m tests.analytics.week report
 
-report-picture: report-demo ## Make the picture for docs, from a report of a new demo
+report-picture: report-demo ## Make the picture for docs, from that report
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 terminal-picture: .venv/.dev ## Draw the picture of the command line for docs

@@ -1,7 +1,7 @@
 """Loads of known shapes, and what numbers of workers make of them, by the simulator. Must not know the replay."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -9,6 +9,9 @@ from tests.analytics.simulator import BEGAN_MS, Laws, Run, simulate
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+
+Share = Callable[[float], float]
+"""The share of the highest rate at a time, in ms since the beginning."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +22,11 @@ class Shape:
     arrivals: Sequence[float]
     services: Sequence[float]
 
-    def run(self, workers: int) -> Run:
+    def run(self, workers: int, began_ms: int = BEGAN_MS) -> Run:
         """Let so many workers do all of it."""
         gaps = (at - before for before, at in zip([0.0, *self.arrivals], self.arrivals, strict=False))
         services = iter(self.services)
-        laws = Laws(lambda _: next(gaps), lambda _: next(services), (1,) * workers, node=self.node)
+        laws = Laws(lambda _: next(gaps), lambda _: next(services), (1,) * workers, node=self.node, began_ms=began_ms)
         return simulate(laws, len(self.arrivals))
 
     def p95_ms(self, workers: int, since: float = -math.inf, until: float = math.inf) -> float:
@@ -67,17 +70,23 @@ def young(days: int = 7) -> Shape:
     return _make("young", (first + random.uniform(0, HOUR_MS) for _ in range(3_600)), 4_500)
 
 
-def daily(rate_per_s: float = 0.15, service_ms: float = 60_000) -> Shape:
-    """Let a day's load rise and fall, to 1.8 times its mean."""
+def come_and_go(node: str, most_per_s: float, service_ms: float, share: Share, lasts_ms: float) -> Shape:
+    """Let items come at random, at each time at a share of the highest rate."""
     random = Random(2)
 
     def times() -> Iterator[float]:
-        at, most = 0.0, 1.8 * rate_per_s
-        while (at := at + random.expovariate(most) * 1000) < DAY_MS:
-            if random.random() * 1.8 < 1 - 0.8 * math.cos(2 * math.pi * at / DAY_MS):
+        at = 0.0
+        while (at := at + random.expovariate(most_per_s) * 1000) < lasts_ms:
+            if random.random() < share(at):
                 yield at
 
-    return _make("daily", times(), service_ms)
+    return _make(node, times(), service_ms)
+
+
+def daily(rate_per_s: float = 0.15, service_ms: float = 60_000) -> Shape:
+    """Let a day's load rise and fall, to 1.8 times its mean."""
+    share: Share = lambda at: (1 - 0.8 * math.cos(2 * math.pi * at / DAY_MS)) / 1.8  # noqa: E731
+    return come_and_go("daily", 1.8 * rate_per_s, service_ms, share, DAY_MS)
 
 
 def bursts() -> Shape:
