@@ -514,8 +514,7 @@ async def test_a_frontend_dies_between_the_steps(
 ) -> None:
     """EX19: a member whose frontend died before it was assigned anything gets its part by the scan, and at the takeover."""
     (one, _), (two, _) = pair
-    if how == "a takeover":
-        monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1 if how == "the scan" else 1_000_000)
     await declared(one, node)
     record = await one._store.read_with_admins(node)
     assert record is not None

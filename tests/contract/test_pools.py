@@ -47,6 +47,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
 from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -137,11 +138,15 @@ async def settled(core: RedisCore, door: Door, worker: Worker, total: int) -> No
             await asyncio.sleep(0.005)
 
 
-async def test_leaves_come_and_go(core: RedisCore, door: Door, tag: str) -> None:
+async def test_leaves_come_and_go(
+    core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """H7: items of a leaf that joins the tree are handed out.
 
     Those of one that leaves are given back, and their credit is free.
     """
+    # What waited in a leaf before it joined is found by the scan.
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
     top, (leaf,) = await tree(core, tag, 2)
     await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
     sub = await made(core, f"sub{tag}", top, type="collection")
