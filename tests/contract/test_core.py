@@ -10,13 +10,17 @@ import pytest
 from broker import codec, keys
 from broker.model.commands import (
     Affiliate,
+    Affiliations,
+    Associate,
     Bounce,
     Browse,
     Configure,
     Declare,
     Delete,
     Describe,
+    ListSubscribers,
     Locks,
+    ManageSubscribers,
     Nodes,
     Options,
     Presence,
@@ -24,9 +28,11 @@ from broker.model.commands import (
     Purge,
     Renew,
     Retract,
+    SendPending,
     SetSubscriptionOptions,
     Stats,
     Subscribe,
+    Subscriptions,
     Unlock,
     Unsubscribe,
 )
@@ -34,7 +40,7 @@ from broker.model.items.attempts import from_header
 from broker.model.items.items import Envelope, NodeEvent, SubscriptionChanged
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes.nodes import Affiliation
-from broker.model.nodes.subscriptions import State, Subscription
+from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
     Browsed,
@@ -134,8 +140,16 @@ async def test_unknown_node(core: RedisCore, node: str) -> None:
     commands = (
         item(node),
         Retract(node, W1, "a"),
+        Unlock(node, W1, "a"),
         Subscribe(node, W1, W1, 1),
         Unsubscribe(node, W1, W1, ""),
+        Options(node, W1, W1, ""),
+        Subscriptions(W1, node),
+        Affiliations(W1, node),
+        ListSubscribers(node, ALICE),
+        ManageSubscribers(node, ALICE, (Change(W1, "", "none"),)),
+        Associate(node, ALICE, "child"),
+        SendPending(node, ALICE),
         Browse(node, ALICE, (), 5),
         Locks(node, W1),
         Stats(node, ALICE),

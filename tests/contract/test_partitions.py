@@ -129,6 +129,9 @@ async def test_the_whole_node(core: RedisCore, node: str) -> None:
 async def test_chosen_at_creation(core: RedisCore, node: str) -> None:
     """E14: a node keeps the number of partitions that it was created with (not-acceptable), and has neither 0 nor 2,000."""
     await declared(core, node, 2)
+    for count in ("0", "2000", "-1", "two"):
+        refused = await core.ask(Declare(f"{node}-2", ALICE, {"stanzaq#partitions": (count,)}))
+        assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
     for count in ("0", "1", "3", "2000", "-1", "two"):
         refused = await core.ask(Configure(node, ALICE, {"stanzaq#partitions": (count,)}))
         assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE

@@ -138,9 +138,7 @@ async def settled(core: RedisCore, door: Door, worker: Worker, total: int) -> No
             await asyncio.sleep(0.005)
 
 
-async def test_leaves_come_and_go(
-    core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_leaves_come_and_go(core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """H7: items of a leaf that joins the tree are handed out.
 
     Those of one that leaves are given back, and their credit is free.

@@ -90,18 +90,15 @@ async def test_states_and_locks(admin: Client, join: Join) -> None:
     assert (await run(admin, "pause", {"node": "?"})).error == "cancel item-not-found"
 
 
-async def test_move_in_steps(admin: Client, join: Join) -> None:
-    """Waiting items move at a rate, in steps that any frontend takes, to the end or until it is cancelled."""
+async def test_move(admin: Client, join: Join) -> None:
+    """Waiting items move at a rate, by a form that any frontend gives and any takes; it may be cancelled instead."""
     owner = await join()
     node, other = await owner.queue(), await owner.queue()
     for number in range(12):
         await owner.publish(node, f"i{number}")
     first = await run(admin, "move")
     session = f"sessionid='{first.find(f'{{{COMMANDS}}}command').get('sessionid')}' action='next'"
-    answer = await run(admin, "move", {"node": node, "to": other, "rate": "2"}, session)
-    status, note = told(answer)
-    assert status == "executing" and note.startswith("moved 1")
-    answer = await run(admin, "move", {**fields_of(answer), "rate": "1000"}, session)
+    answer = await run(admin, "move", {"node": node, "to": other, "rate": "1000"}, session)
     assert told(answer) == ("completed", "moved 12")
     assert told(await run(admin, "move", about=session.replace("next", "cancel")))[0] == "canceled"
     assert (await run(admin, "move", {"node": node, "to": other, "scan": "x"})).error == "modify bad-request"

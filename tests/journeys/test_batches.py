@@ -16,7 +16,6 @@ from tests.journeys.client import (
     Ended,
 )
 from tests.journeys.conftest import Join
-from tests.journeys.test_owners import own
 from tests.waiting import PATIENCE_SECONDS
 
 JOB = "<job xmlns='urn:x'/>"
@@ -253,21 +252,6 @@ async def test_items_of_two_nodes(join: Join) -> None:
     assert (await worker.retract(other, held[other].item, held[other].token)).error == ""
 
 
-async def test_credit_bounds_batches(join: Join) -> None:
-    """A batch of deliveries never exceeds the credit, however many items come in one publish."""
-    publisher, worker = await join(), await join()
-    node = await publisher.queue()
-    assert (await worker.subscribe(node, 3, options={"stanzaq#batch": "10"})).error == ""
-    names = [f"i{number}" for number in range(8)]
-    assert (await _publish(publisher, node, *(f"<item id='{name}'>{JOB}</item>" for name in names))).error == ""
-    held = [await worker.next(Delivery) for _ in range(3)]
-    assert [each.item for each in held] == names[:3] and len({id(each.message) for each in held}) == 1
-    assert worker.left(Delivery) == []
-    assert (await _settle(worker, node, *(_row("ack", each) for each in held[:2]))).error == ""
-    assert [(await worker.next(Delivery)).item for _ in range(2)] == names[3:5]
-    assert worker.left(Delivery) == []
-
-
 async def test_too_fast_in_a_batch(join: Join) -> None:
     """Rows above a node's rate are refused, with when to come again; those before them are stored (stanzaq#publish_rate)."""
     publisher = await join()
@@ -305,25 +289,6 @@ async def test_a_worker_settles_half_and_dies(join: Join) -> None:
     assert (answer.error, len(answer.element)) == ("", 0)
     await heir.settle()
     assert heir.left(Delivery) == [] and await publisher.browse(node) == []
-
-
-async def test_an_owner_is_replaced(join: Join) -> None:
-    """EX11: a partition's owner gets items together; a settle of its locks is refused row by row once another one owns it."""
-    publisher, owner, heir = await join(), await join(), await join()
-    node = await publisher.queue({"stanzaq#partitions": "2"})
-    assert (await own(owner, node, partition="0", epoch="1", batch="10")).error == ""
-    names = [f"i{number}" for number in range(4)]
-    await _publish(publisher, node, *(f"<item id='{name}' partition='0'>{JOB}</item>" for name in names))
-    held = [await owner.next(Delivery) for _ in names]
-    assert len({each.message.get("id") for each in held}) == 1
-    assert _problems(await _settle(owner, node, *(_row("ack", each) for each in held[:2]))) == []
-    assert (await own(heir, node, partition="0", epoch="2", batch="10")).error == ""
-    again = [await heir.next(Delivery) for _ in held[2:]]
-    assert [each.item for each in again] == names[2:]
-    late = await _settle(owner, node, *(_row("ack", each) for each in held[2:]))
-    assert [problem for _, _, problem in _problems(late)] == ["conflict"] * 2
-    assert _problems(await _settle(heir, node, *(_row("ack", each) for each in again))) == []
-    assert await publisher.browse(node) == []
 
 
 async def test_cancelled(join: Join) -> None:

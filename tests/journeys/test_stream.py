@@ -1,8 +1,6 @@
 """The log as a stream on the wire: real ejabberd, real Redis, and each stanza at one of two frontends by chance."""
 
 import asyncio
-import calendar
-import time
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
@@ -106,37 +104,6 @@ async def test_e3_from_now_on(join: Join) -> None:
     assert form_values(info.element)["stanzaq#kept"] == "6"
 
 
-async def test_e2_start(join: Join) -> None:
-    """E2, E20, E22, EX4, EX5, EX9: from a word, from an offset, after it, and from a time on, in log order."""
-    owner = await join()
-    node = await a_log(owner)
-    for number in range(3):
-        await owner.publish(node, f"i{number}")
-    await asyncio.sleep(1.1)
-    await owner.publish(node, "late")
-    _, events = shown(await replay(owner, node))
-    offsets, times = [event.get("offset", "") for event in events], [event.get("timestamp", "") for event in events]
-    ms = calendar.timegm(time.strptime(times[3][:19], "%Y-%m-%dT%H:%M:%S")) * 1000 + int(times[3][20:23])
-    readers = []
-    for start, items in (
-        ("@earliest", ["i0", "i1", "i2", "late"]),
-        ("@latest", []),
-        (offsets[1], ["i1", "i2", "late"]),
-        (f">{offsets[1]}", ["i2", "late"]),
-        (times[3], ["late"]),
-        (times[3].replace("Z", "+00:00"), ["late"]),
-        (str(ms), ["late"]),
-        ("0", ["i0", "i1", "i2", "late"]),
-    ):
-        reader = await join()
-        readers.append((reader, items))
-        assert (await follow(reader, node, start=start)).error == ""
-        assert [one.item for one in await came(reader, len(items))] == items
-    await owner.publish(node, "new")
-    for reader, items in readers:
-        assert [one.item for one in await came(reader, len(items) + 1)] == [*items, "new"]
-
-
 async def test_e20_replay(join: Join) -> None:
     """E20, E22, E19: a replay is one request; it continues where it ended, and returns the extent of the log."""
     owner = await join()
@@ -199,22 +166,6 @@ async def test_ex7_gap(join: Join) -> None:
     assert [(one.item, one.gap) for one in await came(reader, 2)] == [("c", True), ("d", False)]
 
 
-async def test_beside_workers(join: Join) -> None:
-    """E1, E22: a queue with retention is read beside its workers, and replayed when their work is done."""
-    owner, worker, reader = await join(), await join(), await join()
-    node = await owner.queue({"stanzaq#retention_items": "100"})
-    await follow(reader, node, start="@latest")
-    await worker.subscribe(node, 5)
-    for name in "abc":
-        await owner.publish(node, name)
-    for name in "abc":
-        assert (await worker.retract(node, name)).error == ""
-    assert [one.item for one in await came(reader, 3)] == list("abc")
-    assert [event.get("item") for event in shown(await replay(owner, node))[1]] == list("abc")
-    assert await owner.browse(node) == []
-    assert (await owner.retract(node, "a")).error == "cancel item-not-found"
-
-
 async def test_ex6_partitions(join: Join) -> None:
     """E7, E8, E10, E11, EX6: of several partitions one is chosen or named, the answer names it, and offsets belong to one."""
     owner, reader = await join(), await join()
@@ -237,32 +188,3 @@ async def test_ex6_partitions(join: Join) -> None:
         f"{{{STANZAQ}}}partitions"
     )
     assert [each.get("partition") for each in extents] == ["0", "1", "2"]
-
-
-async def test_bad_input(join: Join) -> None:
-    """E17: an offset of another node, made up, in the future, or garbage of any length: an error, and nothing changes."""
-    owner, reader = await join(), await join()
-    node, other = await a_log(owner), await a_log(owner)
-    for name in (node, other):
-        await owner.publish(name, "a")
-    await follow(reader, node, credit="5")
-    await owner.publish(node, "b")
-    await came(reader, 1)
-    mine = entries(reader)[0].offset
-    others = shown(await replay(owner, other))[1][0].get("offset", "")
-    made_up = f"{mine[:-9]}{'1' if mine[-9] == '0' else '0'}{mine[-8:]}"
-    future = f"{'9' * 13:0>20}{mine[20:]}"
-    for offset in (others, made_up, future):
-        assert await commit(reader, node, offset) == "cancel item-not-found"
-        assert (await replay(reader, node, **{"from": offset})).error == "cancel item-not-found"
-        assert (await follow(reader, node, start=offset)).error == "cancel item-not-found"
-    for garbage in ("", "@never", "-1", "1-0", "2026-13-40T00:00:00Z", "x" * 300_000):
-        assert await commit(reader, node, garbage) == "modify bad-request"
-        assert (await replay(reader, node, **{"from": garbage})).error == "modify bad-request"
-        assert (await follow(reader, node, start=garbage)).error == "modify bad-request"
-    assert (await replay(reader, node, **{"from": "2100-01-01T00:00:00Z"})).error == "cancel item-not-found"
-    assert (await follow(reader, node, start="@latest", qos="assured")).error == "modify bad-request invalid-options"
-    assert (await replay(reader, "nowhere")).error == "cancel item-not-found"
-    assert await commit(owner, node, mine) == "cancel unexpected-request not-subscribed"
-    await owner.publish(node, "c")
-    assert [one.item for one in await came(reader, 2)] == ["b", "c"]

@@ -120,6 +120,7 @@ def test_an_owner_s_requests(read: Read, inside: str, kind: str, command: object
         ("<delete node='jobs'><redirect uri='jobs-2'/></delete>", "set", Problem.BAD_REQUEST),
         ("<delete node='jobs'><redirect uri='xmpp:a b'/></delete>", "set", Problem.BAD_REQUEST),
         (f"<delete node='jobs'><redirect uri='xmpp:{'x' * 2048}'/></delete>", "set", Problem.BAD_REQUEST),
+        ("<delete/>", "set", Problem.NODE_REQUIRED),
         ("<purge/>", "set", Problem.NODE_REQUIRED),
         ("<purge node='a'/><purge node='b'/>", "set", Problem.BAD_REQUEST),
         ("<affiliations node='jobs'/>", "set", Problem.BAD_REQUEST),

@@ -74,6 +74,8 @@ def test_publish_with_and_without_id(read: Read) -> None:
         (_publish("<item><a/><b/></item>"), Problem.PAYLOAD_INVALID),
         (_publish("<item id=''><a/></item>"), Problem.ITEM_ID_INVALID),
         (_publish(f"<item id='{'x' * 1_000_000}'><a/></item>"), Problem.ITEM_ID_INVALID),
+        (_publish(f"<item id='{'ü' * 512}'><a/></item>"), Problem.ITEM_ID_INVALID),
+        (_publish(f"<item><json xmlns='{ns.JSON}'>{{'a': 1}}</json></item>"), Problem.PAYLOAD_INVALID),
         (_publish(f"<item>{'<a>' * 1000}{'</a>' * 1000}</item>"), Problem.PAYLOAD_INVALID),
         (_pubsub("<publish node='jobs'/><publish node='jobs'/>"), Problem.BAD_REQUEST),
         (_pubsub(""), Problem.BAD_REQUEST),
@@ -116,6 +118,7 @@ def test_ending_a_lock(read: Read, kind: str, item: str, token: int | None) -> N
         ("<item id=''/>", "node='jobs'", Problem.ITEM_ID_INVALID),
         ("<item id='1'/><item id='1'/>", "node='jobs'", None),
         (f"<item id='{'x' * 1_000_000}'/>", "node='jobs'", Problem.ITEM_ID_INVALID),
+        ("<item id='1' token=''/>", "node='jobs'", Problem.BAD_REQUEST),
         ("<item id='1' token='0'/>", "node='jobs'", Problem.BAD_REQUEST),
         ("<item id='1' token='-1'/>", "node='jobs'", Problem.BAD_REQUEST),
         ("<item id='1' token='abc'/>", "node='jobs'", Problem.BAD_REQUEST),
@@ -414,7 +417,8 @@ def test_parents(read: Read, before: str) -> None:
 
 @pytest.mark.parametrize(
     "marks",
-    ["delay='-1'", "delay='1.5'", "delay='31622401'", "priority='10'", "priority='high'", "ttl='0'", "ttl='31622401'",
+    ["delay=''", "priority=''", "ttl=''",
+     "delay='-1'", "delay='1.5'", "delay='31622401'", "priority='10'", "priority='high'", "ttl='0'", "ttl='31622401'",
      "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'", "at=''", "at='tomorrow'", "at='2026-12-01'", "at='2026-12-01T09:00:00'",
      "at='2026-13-01T09:00:00Z'", "at='9999-12-31T23:59:59-23:59'", "at='2020-01-01T00:00:00Z' delay='0'",
      "at='2020-01-01T00:00:00+99:00'", "after='a a'", "after='#a'", "after='n#'", "after='a%2'", "after='%ff'", "regardless='1'",
@@ -430,6 +434,7 @@ def test_no_such_hints(fault: Fault, marks: str) -> None:
 @pytest.mark.parametrize(
     ("marks", "problem"),
     [
+        ("partition=''", Problem.PARTITION_NOT_FOUND),
         ("partition='1024'", Problem.PARTITION_NOT_FOUND),
         ("partition='-1'", Problem.PARTITION_NOT_FOUND),
         ("partition='x'", Problem.PARTITION_NOT_FOUND),

@@ -39,7 +39,8 @@ def test_own(read: Read, about: str, node: str | None) -> None:
 
 @pytest.mark.parametrize("name", ["subscriptions", "affiliations"])
 def test_own_mistakes(fault: Fault, name: str) -> None:
-    """A set, a node without a name and one that is too long are refused."""
+    """A set, a node without a name and one that is too long are refused; owners name a node."""
+    assert fault(_pubsub("<subscriptions/>", ns.PUBSUB_OWNER), "get").problem is Problem.NODE_REQUIRED
     assert fault(_pubsub(f"<{name}/>"), "set").problem is Problem.BAD_REQUEST
     assert fault(_pubsub(f"<{name} node=''/>"), "get").problem is Problem.NODE_REQUIRED
     assert fault(_pubsub(f"<{name} node='{'x' * 1024}'/>"), "get").problem is Problem.NODE_NAME_INVALID

@@ -181,7 +181,11 @@ def test_whose_and_where(fault: Fault, about: str, problem: Problem) -> None:
     """
     assert fault(_subscribe(_options(_credit("5")), about)).problem is problem
     anothers = "jid='other" in about or "evil" in about
-    for asked, kind in ((f"<unsubscribe {about}/>", "set"), (f"<options {about}/>", "get")):
+    for asked, kind in (
+        (f"<unsubscribe {about}/>", "set"),
+        (f"<options {about}/>", "get"),
+        (_options(_credit("5"), about), "set"),
+    ):
         refused = fault(f"<pubsub xmlns='{ns.PUBSUB}'>{asked}</pubsub>", kind)
         assert refused.problem is (Problem.FORBIDDEN if anothers else problem)
 
