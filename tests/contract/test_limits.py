@@ -1,4 +1,4 @@
-"""A node's rate and its most items in flight over a real server, with two frontends (stanzaq#rate, stanzaq#max_in_flight)."""
+"""Limits of nodes and of publishers over a real server, with two frontends (stanzaq#rate, stanzaq#publish_rate and others)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from broker import codec
-from broker.model.commands import Configure, Declare, Publish, Retract, Subscribe
+from broker.model.commands import Configure, Declare, Publish, Subscribe
 from broker.model.items.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Declared, Done, Published, Refused, Retracted
+from broker.model.results import Declared, Done, Published, Refused
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
@@ -41,84 +41,28 @@ async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
     return found
 
 
-async def test_most_in_flight(make_core: MakeCore, node: str) -> None:
-    """Whatever frontends it has, a node's workers hold no more than the bound, and all items go out."""
+@pytest.mark.parametrize(
+    ("options", "first", "changed"),
+    [
+        ({"rate": "1/h", "rate_burst": "2"}, 2, {"rate": ""}),
+        ({"max_in_flight": "3"}, 3, {"max_in_flight": "0"}),
+        ({"max_in_flight_by_key": "1"}, 2, {"max_in_flight_by_key": "0"}),
+        ({"ordered": "1"}, 2, {"ordered": "0"}),
+    ],
+)
+async def test_an_option_is_changed(
+    make_core: MakeCore, node: str, options: dict[str, str], first: int, changed: dict[str, str]
+) -> None:
+    """What a node held back goes out by itself, at any frontend, once its owner lets it."""
     (core, door), (other, door2) = await make_core(), await make_core()
-    await declared(core, node, max_in_flight="3")
-    for each, worker in ((core, W1), (other, W2)):
-        await each.ask(Subscribe(node, worker, worker, credit=10))
-    await published(core, node, 20)
-    done: set[str] = set()
-    while len(done) < 20:
-        found = await wait((door, door2), min(20, len(done) + 3))
-        assert len(found) <= len(done) + 3
-        delivery = next(each for each in found if each.item_id not in done)
-        done.add(delivery.item_id)
-        command = Retract(node, delivery.subscriber, delivery.item_id, delivery.token)
-        assert isinstance(await (core if len(done) % 2 else other).ask(command), Retracted)
-
-
-async def test_a_rate(make_core: MakeCore, node: str) -> None:
-    """After the burst nothing goes out for an hour, until the owner raises the rate: then the next go out by themselves."""
-    (core, door), (_, door2) = await make_core(), await make_core()
-    await declared(core, node, rate="1/h", rate_burst="2")
-    await published(core, node, 6)
-    await core.ask(Subscribe(node, W1, W1, credit=10))
-    assert len(await wait((door, door2), 2)) == 2
-    await core.ask(Configure(node, ALICE, {"stanzaq#rate": ("5/s",), "stanzaq#rate_burst": ("1",)}))
-    await wait((door, door2), 4)
-    await core.ask(Configure(node, ALICE, {"stanzaq#rate": ("",)}))
-    assert len(await wait((door, door2), 6)) == 6
-
-
-async def test_a_key_at_its_bound(make_core: MakeCore, node: str) -> None:
-    """One item of each key at a time, whatever credit there is; an owner's higher bound lets the others go out."""
-    (core, door), (_, door2) = await make_core(), await make_core()
-    await declared(core, node, max_in_flight_by_key="1")
-    for key in "abc":
-        await published(core, node, 4, key)
-    await core.ask(Subscribe(node, W1, W1, credit=100))
-    first = await wait((door, door2), 3)
-    assert sorted(each.key for each in first) == ["a", "b", "c"]
-    done = next(each for each in first if each.key == "a")
-    await core.ask(Retract(node, W1, done.item_id, done.token))
-    assert sorted(each.key for each in await wait((door, door2), 4)) == ["a", "a", "b", "c"]
-    await core.ask(Configure(node, ALICE, {"stanzaq#max_in_flight_by_key": ("0",)}))
-    found = await wait((door, door2), 12)
-    assert len({(each.key, each.item_id) for each in found}) == 12
-
-
-async def test_no_order_any_more(make_core: MakeCore, node: str) -> None:
-    """stanzaq#ordered is switched off: what waited behind the heads of groups goes out by itself."""
-    (core, door), (_, door2) = await make_core(), await make_core()
-    await declared(core, node, ordered="1")
+    await declared(core, node, **options)
     for key in "ab":
         await published(core, node, 4, key)
     await core.ask(Subscribe(node, W1, W1, credit=100))
-    assert sorted(each.key for each in await wait((door, door2), 2)) == ["a", "b"]
-    await core.ask(Configure(node, ALICE, {"stanzaq#ordered": ("0",)}))
+    assert len(await wait((door, door2), first)) == first
+    fields = {f"stanzaq#{name}": (value,) for name, value in changed.items()}
+    assert await other.ask(Configure(node, ALICE, fields)) == Done()
     assert len({(each.key, each.item_id) for each in await wait((door, door2), 8)}) == 8
-
-
-async def test_turns(make_core: MakeCore, node: str) -> None:
-    """stanzaq#fair: the few items of some keys go out before the many of another, also when it is set after they wait."""
-    (core, door), (other, door2) = await make_core(), await make_core()
-    await declared(core, node)
-    await published(core, node, 100, "noisy")
-    for key in "abc":
-        await published(other, node, 3, key)
-    fair = {"stanzaq#fair": ("key",), "stanzaq#fair_weights": ("a=5", "b=0.5")}
-    assert await core.ask(Configure(node, ALICE, fair)) == Done()
-    await core.ask(Subscribe(node, W1, W1, credit=2))
-    done: set[str] = set()
-    found: list[Delivery] = []
-    for count in range(2, 61):
-        found = await wait((door, door2), count)
-        delivery = next(each for each in found if each.item_id not in done)
-        done.add(delivery.item_id)
-        await core.ask(Retract(node, W1, delivery.item_id, delivery.token))
-    assert {each.key for each in found} == {*"abc", "noisy"}
-    assert len([each for each in found if each.key != "noisy"]) == 9
 
 
 @pytest.mark.parametrize("options", [{}, {"pubsub#queueing": "0"}])

@@ -53,6 +53,14 @@ def test_numbers(alice: httpx.Client, top: str) -> None:
         assert (options["stanzaq#ordered"], options["stanzaq#retry_delay"]) == (str(ordered), "30.5")
 
 
+def test_weights(alice: httpx.Client, top: str) -> None:
+    """stanzaq#fair_weights are lines of text."""
+    said = {"stanzaq#fair": "key", "stanzaq#fair_weights": "gold=2\nplain=1.0"}
+    assert alice.put(f"/queues/{top}", json={"options": said}).status_code == 201
+    options = alice.get(f"/queues/{top}", headers=JSON).json()["options"]
+    assert (options["stanzaq#fair"], options["stanzaq#fair_weights"]) == ("key", "gold=2\nplain=1")
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [
