@@ -176,12 +176,11 @@ async def test_nodes_that_exist(make_core: MakeCore, store: Store, node: str) ->
 
 
 @SOMEWHERE
-@pytest.mark.parametrize("partitions", ["1", "3"])
-async def test_items(make_core: MakeCore, node: str, partitions: str) -> None:
+async def test_items(make_core: MakeCore, node: str) -> None:
     """All nodes of an owner share the items, whoever publishes through whatever frontend; done items make room."""
     cores = [await made(make_core), await made(make_core)]
     for name in (node, f"{node}-2"):
-        await declared(cores[0], name, partitions=partitions)
+        await declared(cores[0], name, partitions="3")
     await limited(cores, "default", items="5")
     assert not refused([*await publish(cores[0], node, 4), *await publish(cores[1], f"{node}-2", 1, sender=EVE)])
     await measured(cores)

@@ -634,6 +634,8 @@ async def test_a_silent_line(
         assert set(await seen.until(3)) == {("first", 1), "cancelled", ("second", 2)}
         await eventually_empty(owner, node)
         link.cut()
+        # It can leave in order.
+        link.heal()
     assert store.writer == "second"
 
 

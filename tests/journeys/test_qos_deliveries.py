@@ -143,17 +143,16 @@ async def test_an_error_for_good(join: Join, join_worker: JoinWorker) -> None:
     await comes_to(error, "cancel unexpected-request not-subscribed")
 
 
-@each_quality
-async def test_silence_passes_it_on(join: Join, join_worker: JoinWorker, qos: str) -> None:
+async def test_silence_passes_it_on(join: Join, join_worker: JoinWorker) -> None:
     """S5, S6: the same IQ again, as often as configured; then another worker gets the item."""
-    _, worker, node, asked = await entrusted(join, join_worker, qos)
+    _, worker, node, asked = await entrusted(join, join_worker, "acknowledged")
     other = await join()
     await other.subscribe(node)
     passed = await other.next(Delivery)
     assert (passed.item, passed.attempt) == ("i1", 2)
     assert [(again.id, again.delivery) for again in worker.asked] == [(asked.id, asked.delivery)] * RETRIES
     # Too late: its answer changes nothing for the present holder.
-    worker.received(asked) if qos == "assured" else worker.confirm(asked)
+    worker.confirm(asked)
     worker.refuse(asked, "cancel", "gone")
     await worker.settle()
     assert (await other.retract(node, "i1", passed.token)).error == ""
