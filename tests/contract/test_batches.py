@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from broker import codec
-from broker.model.commands import Bounce, Confirm, Declare, Locks, Options, Publish, SetSubscriptionOptions, Subscribe
+from broker.model.commands import Confirm, Declare, Locks, Options, Publish, SetSubscriptionOptions, Subscribe
 from broker.model.items.items import Delivery, Envelope
 from broker.model.items.qos import Qos, Stage
 from broker.model.names import Jid
@@ -144,19 +144,3 @@ async def test_one_handshake_over_two_frontends(make_core: MakeCore, node: str) 
     assert await one.ask(confirmed(go)) == Done()
     assert await two.ask(confirmed(assured, "5.x")) == Done()
     assert (len(first.batches), len(second.batches)) == (1, 1)
-
-
-async def test_a_bounce_frees_all(make_core: MakeCore, node: str) -> None:
-    """Q18, P30: the items of a batch that bounced go to another worker, and its subscriber has failed once."""
-    core, door = await make_core()
-    await core.ask(Declare(node, ALICE, {}))
-    await core.ask(Subscribe(node, W1, W1, 3, batch=3))
-    await published(core, node, 1, 1, 1)
-    (batch,) = door.batches
-    first = batch[0]
-    await core.ask(Subscribe(node, W2, W2, 3, batch=3))
-    bounce = Bounce(W1, first.partition, first.position, first.token, gone=False, others=named(batch[1:]))
-    assert await core.ask(bounce) == Done()
-    assert [(each.subscriber, each.attempt) for each in door.batches[1]] == [(W2, 2)] * 3
-    still = await core.ask(Options(node, W1, W1, ""))
-    assert isinstance(still, Subscribed)

@@ -521,17 +521,6 @@ async def test_purge_comes_to_an_end(core: RedisCore, node: str) -> None:
         await ended.wait()
 
 
-async def test_next_life_has_higher_tokens(core: RedisCore, door: Door, node: str) -> None:
-    """QX14: a worker that missed delete and re-creation is fenced out by its old token."""
-    for _life in range(2):
-        await declared(core, node)
-        await core.ask(Subscribe(node, W1, W1, 1))
-        await core.ask(item(node, "same"))
-        await core.ask(Delete(node, ALICE))
-    old, new = door.deliveries
-    assert new.token > old.token
-
-
 async def test_next_life_of_a_fast_node_too(core: RedisCore, door: Door, node: str) -> None:
     """QX14: the same when the earlier incarnation handed out thousands of items a second."""
     await declared(core, node)

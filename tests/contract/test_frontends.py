@@ -22,7 +22,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until
 from broker.redis_core.maintenance.instances import DoorHeartbeat
 from broker.redis_core.partitions.pipeline import PartitionPipeline
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ADMIN, W1 = Jid("admin@x/desk"), Jid("w1@x/a")
@@ -52,7 +52,7 @@ async def listed(core: RedisCore) -> dict[str, str]:
     return {each.name: each.disconnected_by for each in found.frontends}
 
 
-@EVERYWHERE
+@SOMEWHERE
 async def test_doors(make_core: MakeCore) -> None:
     """R5: a frontend that sends nothing is listed with its door while it lives; it cannot be disconnected."""
     core, _ = await make_core(admins="admin@x")
@@ -137,7 +137,7 @@ async def test_unreadable_details(make_core: MakeCore, store: Store, text: str) 
     assert await listed(core) == {core.frontend: ""}
 
 
-@EVERYWHERE
+@SOMEWHERE
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_disconnected(patient: None, make_core: MakeCore, store: Store, node: str, *, hangs: bool) -> None:
     """Issue 8: others send a disconnected frontend's unsent deliveries with the same token, at once; then it is told."""

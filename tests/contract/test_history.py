@@ -11,7 +11,7 @@ from broker.model.problems import Problem
 from broker.model.results import Declared, Done, History, Published, Refused, Retracted, Sample, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records.store import NodeStore
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
 
 ALICE, W1 = Jid("alice@x/a"), Jid("w1@x/a")
 MINUTE = 60_000
@@ -57,7 +57,7 @@ async def published(core: RedisCore, node: str, count: int) -> None:
         assert isinstance(await core.ask(Publish(node, ALICE, None, b"payload", 7)), Published)
 
 
-@EVERYWHERE
+@SOMEWHERE
 async def test_an_hour(clock: Clock, make_core: MakeCore, node: str) -> None:
     """R5: each minute has its last state; idle ones have none; older samples are reduced to one, the start of the hour."""
     core, door = await make_core()

@@ -40,7 +40,7 @@ from broker.redis_core.records import store as store_module
 from broker.redis_core.records.jid_indexes import Entry, Noted, TrueEntries
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.tasks import FAILED
-from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, BOB = Jid("alice@x/1"), Jid("bob@x/1")
@@ -111,7 +111,7 @@ async def aged(store: Store, index: str, jid: Jid) -> None:
         )
 
 
-@EVERYWHERE
+@SOMEWHERE
 async def test_bounces_leave_nothing(make_core: MakeCore, store: Store, node: str) -> None:
     """P30: a subscription that bounces have ended is removed from its JID's index, as the owner of several partitions too."""
     core, door = await make_core()

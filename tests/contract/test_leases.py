@@ -184,24 +184,6 @@ async def test_the_first_partition_says_that_it_ended(core: RedisCore, node: str
     assert await known(core, node, 4) == [0] * 4
 
 
-async def test_renewed(core: RedisCore, door: Door, node: str) -> None:
-    """P31: it continues while its options are set again in time."""
-    ends = soon(3 * SECOND)
-    await declared(core, node, 1)
-    granted = await subscribed(core, node, W1, 3, ends)
-    assert granted.until_ms == ends
-    for until_ms in (soon(HOUR), 0):
-        renewed = await core.ask(SetSubscriptionOptions(node, W1, W1, "", 3, until_ms=until_ms))
-        assert isinstance(renewed, Subscribed) and renewed.until_ms == until_ms
-        options = await core.ask(Options(node, W1, W1, ""))
-        assert isinstance(options, Subscribed) and options.until_ms == until_ms
-    await subscribed(core, node, W2, 1, max(ends, soon(SECOND)))
-    # What is not renewed ends at that time.
-    await door.until(lambda: door.notices == [SubscriptionChanged(Subscription(node, W2, subid(W2), State.NONE))])
-    await published(core, node, 3)
-    await door.until(lambda: len(door.deliveries) == 3)
-
-
 async def test_streams(core: RedisCore, door: Door, node: str) -> None:
     """A reader's lease is known whichever partitions it reads."""
     await declared(core, node, 4, queueing="0")
@@ -248,17 +230,3 @@ async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
     outcome = await core.ask_partition(Leave(node, W1, lapsed=True))
     assert isinstance(outcome, Refused) and outcome.problem is Problem.SUPERSEDED
     assert await known(core, node, 3) == [1] * 3
-
-
-async def test_of_a_node_that_is_gone(core: RedisCore, door: Door, node: str) -> None:
-    """A lease ends with its node."""
-    await declared(core, node, 1)
-    await subscribed(core, node, W1, 1, ends := soon(2 * SECOND))
-    assert await core.ask(Delete(node, ALICE)) == Done()
-    await declared(core, node, 1)
-    await subscribed(core, node, W1, 1)
-    # One that ends after it, and does.
-    await subscribed(core, node, W2, 1, max(ends, soon(0)) + SECOND)
-    later = SubscriptionChanged(Subscription(node, W2, subid(W2), State.NONE))
-    await door.until(lambda: later in door.notices)
-    assert [notice for notice in door.notices if isinstance(notice, SubscriptionChanged)] == [later]

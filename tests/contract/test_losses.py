@@ -18,13 +18,12 @@ from broker.model.commands import (
     Retract,
     Stats,
     Subscribe,
-    Unlock,
 )
 from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Cancelled, Counted, Published, Refused, Retracted, Subscribed
+from broker.model.results import Cancelled, Counted, Published, Refused, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until, sweeper
 from broker.redis_core.redis_client.client import Line
@@ -402,18 +401,6 @@ async def test_expiry_after_lost_news(
     async with asyncio.timeout(PATIENCE_SECONDS):
         await door.until(lambda: [each.attempt for each in door.deliveries] == [1, 2])
     assert lost == ["heartbeat", "swept_names"]
-
-
-async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
-    """Q32: a delayed item comes back when it is due, without any command."""
-    core, door = await make_core()
-    await core.ask(Declare(node, ALICE, {}))
-    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
-    await core.ask(item(node, "a"))
-    await core.ask(Unlock(node, W1, "a", delay_ms=200))
-    await door.until(lambda: len(door.deliveries) == 2)
-    counted = await core.ask(Stats(node, ALICE))
-    assert isinstance(counted, Counted) and (counted.in_flight, counted.delayed) == (1, 0)
 
 
 @pytest.mark.parametrize("deleted", [False, True])

@@ -25,7 +25,7 @@ from broker.model.names import Jid, bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Listing, Refused, Result
 from broker.redis_core.core import RedisCore
-from tests.contract.conftest import EVERYWHERE, MakeCore
+from tests.contract.conftest import SOMEWHERE, MakeCore
 
 ALICE, BOB, CAROL = Jid("alice@x/home"), Jid("bob@x/desk"), Jid("carol@x/pad")
 
@@ -61,7 +61,7 @@ def problem(outcome: Result) -> Problem:
     return outcome.problem
 
 
-@EVERYWHERE
+@SOMEWHERE
 async def test_a_tree(core: RedisCore, tag: str) -> None:
     """H2, H3, H4: leaves and collections below collections; the root shows only the first level."""
     await collection(core, f"all{tag}")

@@ -110,32 +110,6 @@ async def test_approval(join: Join) -> None:
     ]
 
 
-async def test_denial(join: Join) -> None:
-    """P27: a denied subscriber is notified, and has nothing."""
-    owner, worker = await join(), await join()
-    node = await waiting_node(owner)
-    await worker.subscribe(node)
-    (form,) = await forms(owner)
-    send(owner, form, "0")
-    assert await told(worker) == ["none"]
-    assert await own(worker) == []
-    assert (await worker.unsubscribe(node)).error == "cancel unexpected-request not-subscribed"
-
-
-async def test_an_approved_worker_comes_back(join: Join, account: tuple[str, str]) -> None:
-    """P27: an approved worker is a member, and needs no other approval when it comes back."""
-    owner, worker = await join(), await join(*account)
-    node = await waiting_node(owner)
-    await worker.subscribe(node)
-    send(owner, (await forms(owner))[0], "1")
-    await told(worker)
-    await worker.close()
-    again = await join(*account)
-    answer = await again.subscribe(node)
-    assert answer.find(f".//{{{PUBSUB}}}subscription").get("subscription") == "subscribed"
-    assert await own(again, "affiliations") == [{"node": node, "affiliation": "member"}]
-
-
 async def test_get_pending(join: Join) -> None:
     """P27: an owner who lost the forms asks for them: for the nodes first, then for those of one."""
     owner, worker = await join(), await join()

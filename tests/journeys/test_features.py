@@ -113,7 +113,7 @@ DEMONSTRATIONS: Final[dict[str, Callable[..., Any]]] = {
             "get-pending": test_access.test_get_pending,
             "instant-nodes": test_xep0060.test_create_instant,
             "item-ids": test_xep0254.test_delivery,
-            "leased-subscription": test_xep0060.test_a_lease,
+            "leased-subscription": test_xep0060.test_options_that_are_cut_down,
             "manage-subscriptions": test_access.test_managed,
             "member-affiliation": test_xep0060.test_whitelist,
             "meta-data": test_xep0060.test_meta_data,

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
-from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
+from tests.journeys.client import CLIENT, PUBSUB, Answer, Client
 from tests.journeys.conftest import Join
 from tests.journeys.service import DURABLE, Service, comes_to, eventually, serving
 from tests.waiting import PATIENCE_SECONDS
@@ -96,31 +96,6 @@ async def test_the_three_levels(sender: Client) -> None:
     assert await items(sender, node) == ["plain", "acknowledged", "assured"]
 
 
-async def test_repeats_reach_either_frontend(sender: Client) -> None:
-    """S10, S11, SX9: each stanza goes to a frontend at random; however often the steps are repeated, there is one item."""
-    node = await sender.queue()
-    worker = await sender.subscribe(node, 5)
-    assert worker.error == ""
-    for round_ in range(3):
-        name = f"m{round_}"
-        for step in (assured, deliver, assured, deliver):
-            answers = await asyncio.gather(*(step(sender, node, name) for _copy in range(10)))
-            assert {answer.error for answer in answers} == {""}
-        assert (await sender.next(Delivery)).item.startswith(f"{name}~")
-    await sender.settle()
-    assert sender.left(Delivery) == []
-
-
-async def test_reused_and_unknown_names(sender: Client) -> None:
-    """SX8, SX10: a delivered msgId may be used again for another message; one that was never stored is unknown."""
-    node = await sender.queue()
-    assert (await deliver(sender, node, "m1")).error == "cancel item-not-found"
-    for inside in (JOB, "<other xmlns='urn:x'/>", JOB):
-        assert (await assured(sender, node, "m1", inside)).error == ""
-        assert (await deliver(sender, node, "m1")).error == ""
-    assert await items(sender, node) == ["m1", "m1"]
-
-
 async def test_refusals_are_told(sender: Client, join: Join) -> None:
     """S13: at every level the sender learns that a message has no effect, and why."""
     node = f"none-{secrets.token_hex(4)}"
@@ -157,29 +132,6 @@ async def test_strangers_and_greed(sender: Client, join: Join, service: Service)
     assert (await acknowledged(stranger, node)).error == ""
     for n, held in enumerate(errors):
         assert held or (await deliver(sender, node, f"greed{n}")).error == ""
-
-
-@pytest.mark.parametrize(
-    ("payload", "error"),
-    [
-        (f"<assured xmlns='{QOS}'><message xmlns='{CLIENT}'>{JOB}</message></assured>", "modify bad-request"),
-        (f"<assured xmlns='{QOS}' msgId=''><message xmlns='{CLIENT}'>{JOB}</message></assured>", "modify bad-request"),
-        (f"<assured xmlns='{QOS}' msgId='m'/>", "modify bad-request"),
-        (f"<acknowledged xmlns='{QOS}'><message>{JOB}</message><message>{JOB}</message></acknowledged>", "modify bad-request"),
-        (f"<acknowledged xmlns='{QOS}'><acknowledged/></acknowledged>", "modify bad-request"),
-        (f"<promised xmlns='{QOS}'/>", "cancel feature-not-implemented"),
-        (f"<acknowledged xmlns='{QOS}'><message/></acknowledged>", "modify bad-request payload-required"),
-        (
-            f"<acknowledged xmlns='{QOS}'><message><job>{'x' * 300_000}</job></message></acknowledged>",
-            "modify not-acceptable payload-too-big",
-        ),
-    ],
-)  # fmt: skip
-async def test_bad_input(sender: Client, payload: str, error: str) -> None:
-    """Each bad request has its error and leaves other clients alone."""
-    node = await sender.queue()
-    assert (await sender.ask(payload, to=at(node))).error == error
-    assert await items(sender, node) == []
 
 
 async def test_another_ones_name(sender: Client) -> None:

@@ -1,13 +1,10 @@
 """The parts of XEP-0060 that users of a queue need: nodes and their owners, and reading items without taking them."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from tests.journeys.client import (
     DISCO_INFO,
     DISCO_ITEMS,
-    EVENT,
     FORM,
     OWNER,
     PUBSUB,
@@ -52,32 +49,6 @@ async def test_create_instant(join: Join) -> None:
     node = answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}create").get("node")
     assert node
     assert (await owner.publish(node)).error == ""
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"stanzaq#lock_seconds": "0"}, "modify not-acceptable"),
-        ({"stanzaq#lock_seconds": "soon"}, "modify not-acceptable"),
-        ({"pubsub#queueing": "perhaps"}, "modify not-acceptable"),
-        ({"pubsub#deliver_payloads": "0"}, "modify not-acceptable"),
-        ({"pubsub#access_model": "roster"}, "modify not-acceptable unsupported-access-model"),
-        ({"pubsub#access_model": "presence"}, "modify not-acceptable unsupported-access-model"),
-    ],
-)
-async def test_create_refused(join: Join, options: dict[str, str], error: str) -> None:
-    """Options that a queue cannot have are refused, and no node is left (P5, P22, Q15, QX13)."""
-    owner = await join()
-    name = f"refused-{owner.bare}"
-    assert (await owner.create(name, options)).error == error
-    assert name not in await _nodes(owner)
-
-
-async def test_create_with_misplaced_configure(join: Join) -> None:
-    """The configure beside a create names no node (P22)."""
-    owner = await join()
-    answer = await owner.pubsub("<create node='n'/><configure node='n'/>")
-    assert answer.error == "modify bad-request"
 
 
 async def test_configure(join: Join) -> None:
@@ -166,29 +137,6 @@ async def test_purge(join: Join) -> None:
     assert worker.left(NodeEvent) == [] and worker.left(Delivery) == []
 
 
-async def test_redirect(join: Join) -> None:
-    """Subscribers to a deleted node get the address of its successor (P24)."""
-    owner, worker = await join(), await join()
-    node = await owner.queue()
-    await worker.subscribe(node)
-    assert (await owner.owner(f"<delete node='{node}'><redirect uri='jobs'/></delete>")).error == "modify bad-request"
-    redirect = f"<redirect uri='xmpp:{DOMAIN}?;node=other'/>"
-    assert (await owner.owner(f"<delete node='{node}'>{redirect}</delete>")).error == ""
-    await worker.next(NodeEvent)
-    (told,) = (found for message in worker.heard if (found := message.find(f".//{{{EVENT}}}redirect")) is not None)
-    assert told.get("uri") == f"xmpp:{DOMAIN}?;node=other"
-
-
-async def test_subscribers_hear_of_the_configuration(join: Join) -> None:
-    """With notify_config each subscriber is sent a changed configuration (P23)."""
-    owner, worker = await join(), await join()
-    node = await owner.queue({"pubsub#notify_config": "1"})
-    await worker.subscribe(node)
-    assert (await owner.configure(node, {"pubsub#title": "Jobs"})).error == ""
-    assert await worker.next(NodeEvent) == NodeEvent(node, "configuration")
-    assert form_values(worker.heard[-1])["pubsub#title"] == "Jobs"
-
-
 async def test_preconditions(join: Join) -> None:
     """A publish names the required configuration of the node, and is refused where it differs (P18)."""
     owner = await join()
@@ -218,23 +166,6 @@ async def test_meta_data(join: Join) -> None:
     )
     assert about["pubsub#creation_date"].startswith("20") and about["pubsub#creation_date"].endswith("Z")
     assert (about["pubsub#access_model"], about["pubsub#max_items"]) == ("open", "1000000")
-
-
-async def test_a_lease(join: Join) -> None:
-    """A subscription ends at its expiry, its item goes to another, and its owner is notified (P31)."""
-    owner, first, second = await join(), await join(), await join()
-    node = await owner.queue()
-    ends = datetime.now(UTC) + timedelta(seconds=2)
-    form = submitted(f"{PUBSUB}#subscribe_options", {CREDIT: "1", "pubsub#expire": ends.isoformat()})
-    answer = await first.pubsub(f"<subscribe node='{node}' jid='{first.jid}'/><options>{form}</options>")
-    assert answer.find(f".//{{{PUBSUB}}}subscription").get("expiry", "")[:19] == ends.isoformat()[:19]
-    await owner.publish(node, "i1")
-    await first.next(Delivery)
-    await second.subscribe(node)
-    assert (await second.next(Delivery)).item == "i1"
-    assert datetime.now(UTC) >= ends
-    assert await first.next(NodeEvent) == NodeEvent(node, "subscription")
-    assert (await first.retract(node, "i1")).error == "cancel conflict"
 
 
 async def test_browse(join: Join) -> None:
@@ -280,7 +211,7 @@ async def test_subscription_options(join: Join) -> None:
 
 
 async def test_options_that_are_cut_down(join: Join) -> None:
-    """Q9, XEP-0060 §6.3.6: options that are granted only in part are answered with those in force."""
+    """Q9, P31, XEP-0060 §6.3.6: options, and a lease, that are granted only in part are answered with those in force."""
     client = await join()
     node = await client.queue()
     await client.subscribe(node, 3)
@@ -292,18 +223,6 @@ async def test_options_that_are_cut_down(join: Join) -> None:
     assert (
         shown["pubsub#expire"] < "2999" and shown.items() <= form_values((await client.options(node)).element).items()
     )
-
-
-async def test_what_is_not_understood(join: Join) -> None:
-    """XEP-0004 §3.1: unknown fields are ignored, in a node's configuration and a subscription's options."""
-    owner = await join()
-    node = await owner.queue({"pubsub#presence_based_delivery": "1", "pubsub#notification_type": "headline", "x": "y"})
-    shown = await _configuration(owner, node)
-    assert shown["pubsub#notification_type"] == "normal" and "pubsub#presence_based_delivery" not in shown
-    assert (await owner.configure(node, {"pubsub#item_expire": "604800", "pubsub#title": "T"})).error == ""
-    assert (await _configuration(owner, node)) == {**shown, "pubsub#title": "T"}
-    granted = await owner.subscribe(node, 2, options={"pubsub#deliver": "1", "pubsub#digest": "0"})
-    assert (granted.error, form_values(granted.element)["pubsub#deliver"]) == ("", "1")
 
 
 async def test_a_node_s_address(join: Join) -> None:
@@ -338,19 +257,6 @@ async def test_steps_of_an_affiliation(join: Join) -> None:
     assert (await worker.retract(node, "i1", held.token)).error == ""
 
 
-async def test_affiliations_of_what_is_no_jid(join: Join) -> None:
-    """XEP-0060 §8.9.2.4: the error lists the present affiliations of those named, and nothing is changed."""
-    owner = await join()
-    node = await owner.queue()
-    entries = "".join(f"<affiliation jid='{jid}' affiliation='member'/>" for jid in ("a@x.org", "not a jid"))
-    answer = await owner.owner(f"<affiliations node='{node}'>{entries}</affiliations>")
-    assert answer.error == "modify not-acceptable"
-    listed = {each.get("jid"): each.get("affiliation") for each in answer.element.iter(f"{{{OWNER}}}affiliation")}
-    assert listed == {"a@x.org": "none", "not a jid": "none"}
-    kept = await owner.owner(f"<affiliations node='{node}'/>", "get")
-    assert [each.get("jid") for each in kept.element.iter(f"{{{OWNER}}}affiliation")] == [owner.bare]
-
-
 async def test_subscribe_again(join: Join) -> None:
     """A second subscribe of the same JID is the same subscription, with the new credit (P11)."""
     client = await join()
@@ -361,15 +267,6 @@ async def test_subscribe_again(join: Join) -> None:
         subids.append(answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}subscription").get("subid"))
         assert form_values(answer.element)[CREDIT] == str(credit)
     assert subids[0] == subids[1]
-
-
-async def test_wrong_subid(join: Join) -> None:
-    """A subid that is not the subscription's is refused (P12)."""
-    client = await join()
-    node = await client.queue()
-    await client.subscribe(node)
-    answer = await client.pubsub(f"<unsubscribe node='{node}' jid='{client.jid}' subid='wrong'/>")
-    assert answer.error == "modify not-acceptable invalid-subid"
 
 
 async def test_jid_mismatch(join: Join) -> None:
@@ -447,20 +344,6 @@ async def test_whitelist(join: Join) -> None:
     assert (await stranger.pubsub(f"<items node='{node}'/>", "get")).error == "cancel not-allowed closed-node"
     assert (await writer.subscribe(node)).error == "auth forbidden"
     assert (await writer.publish(node)).error == ""
-
-
-@pytest.mark.parametrize(
-    ("payload", "error"),
-    [
-        ("", "modify bad-request payload-required"),
-        (f"{JOB}{JOB}", "modify bad-request invalid-payload"),
-        (f"text {JOB}", "modify bad-request invalid-payload"),
-    ],
-)
-async def test_publish_refused(join: Join, payload: str, error: str) -> None:
-    """An item of a queue has a payload of exactly one element (P14)."""
-    client = await join()
-    assert (await client.publish(await client.queue(), "i1", payload)).error == error
 
 
 async def test_selectors(join: Join) -> None:
