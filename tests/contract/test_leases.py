@@ -32,7 +32,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.subscriptions import leases
-from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
+from tests.contract.conftest import Door, MakeCore, Store
 from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1, W2, W3 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b"), Jid("w3@x/c")
@@ -146,7 +146,6 @@ async def test_the_record_of_a_lease_is_no_node(make_core: MakeCore, node: str) 
     assert isinstance(await core.ask(Delete(node, ALICE)), Done)
 
 
-@SOMEWHERE
 async def test_it_ends(make_core: MakeCore, node: str) -> None:
     """P31: it ends everywhere; its items go to others at once, and its owner is notified once."""
     (one, door), (_two, other_door) = await make_core(), await make_core()

@@ -47,7 +47,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.schedules.record import ScheduleRecord
 from broker.settings import Settings
 from tests.admitting import ADMITTING
-from tests.contract.conftest import SOMEWHERE, Door, MakeCore, Store
+from tests.contract.conftest import Door, MakeCore, Store
 from tests.seeds import seeds
 from tests.waiting import PATIENCE_SECONDS
 
@@ -75,7 +75,6 @@ async def listed(core: RedisCore, node: str, name: str = "") -> dict[str, Schedu
     return {each.schedule.id: each for each in result.schedules}
 
 
-@SOMEWHERE
 async def test_real_time(make_core: MakeCore, node: str) -> None:
     """Issue 25: two frontends publish once for each second, in a node of several partitions; items say for which."""
     (core, door), (other, second) = await make_core(), await make_core()

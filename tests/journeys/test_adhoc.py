@@ -47,13 +47,6 @@ def told(answer: Answer) -> tuple[str | None, str]:
     return command.get("status"), command.findtext(f"{{{COMMANDS}}}note", "")
 
 
-def fields_of(answer: Answer) -> dict[str, str]:
-    """Return the fields of the received form."""
-    found = answer.element.findall(f".//{{{FORM}}}x/{{{FORM}}}field")
-    values = {field.get("var", ""): field.findtext(f"{{{FORM}}}value", "") for field in found}
-    return {name: value for name, value in values.items() if name != "FORM_TYPE"}
-
-
 async def test_overview(admin: Client, join: Join) -> None:
     """Only an administrator lists all nodes, and only it sees that command."""
     owner = await join()

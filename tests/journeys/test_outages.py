@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from frontends.tools.servers.ejabberd import Ejabberd
-from frontends.tools.servers.redis import RedisServer
 from stanzaq import Job, Publisher, Retry, Worker
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
@@ -61,37 +59,8 @@ async def whole(service: Service) -> AsyncIterator[None]:
     await eventually(lambda: not service.faults(), "the service did not become whole again")
 
 
-def _say(redis: RedisServer, *words: str) -> str:
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(PATIENCE_SECONDS)
-        peer.connect(redis.url.removeprefix("unix://"))
-        peer.sendall(" ".join(words).encode() + b"\r\n")
-        return peer.recv(65_536).decode()
-
-
 async def _items(client: Client, node: str) -> list[str | None]:
     return [item.get("id") for item in await client.browse(node)]
-
-
-async def test_redis_out_of_memory(service: Service, join: Join) -> None:
-    """A full Redis refuses publishers temporarily, while locks can be ended, which makes room."""
-    owner, worker = await join(), await join()
-    node = await owner.queue()
-    await worker.subscribe(node, 2)
-    for item in ("i1", "i2"):
-        await owner.publish(node, item)
-        await worker.next(Delivery)
-    try:
-        _say(service.redis, "CONFIG", "SET", "maxmemory", "1")
-        for _ in range(6):
-            assert (await owner.publish(node, "i3")).error == "wait resource-constraint"
-        assert (await worker.retract(node, "i1")).error == ""
-        assert (await worker.unlock(node, "i2")).error == ""
-        assert (await worker.next(Delivery)).attempt == 2
-    finally:
-        _say(service.redis, "CONFIG", "SET", "maxmemory", "0")
-    assert (await owner.publish(node, "i3")).error == ""
-    assert (await worker.next(Delivery)).item == "i3"
 
 
 @pytest.mark.parametrize("fate", ["stopped", "killed"])

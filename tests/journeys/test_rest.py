@@ -1,20 +1,15 @@
 """One queue through two doors: items sent over HTTP are worked over XMPP, and the other way round."""
 
 import asyncio
-import contextlib
 import time
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
-
-import httpx
 
 from broker.model.items.items import XML
 from tests.doors.frontend import HASH
 from tests.doors.rest.served import RestFrontend, client
-from tests.journeys.client import STANZAQ, Client, Delivery
+from tests.journeys.client import STANZAQ, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service
-from tests.waiting import PATIENCE_SECONDS
 
 PROMPT_SECONDS = 10
 """Two heartbeats of a frontend, and time for a busy machine."""
@@ -69,52 +64,6 @@ async def test_sent_over_xmpp_worked_over_http(service: Service, join: Join) -> 
         had = (await worker.next(Delivery)).item
         assert {had, *await asyncio.to_thread(_works, frontend, owner.bare, lease)} == {"i3", "i4"}
     assert service.faults() == []
-
-
-async def _shares(workers: Sequence[Client], http: httpx.Client, leases: Sequence[str], total: int) -> list[int]:
-    """Return how much each holds, when all is handed out; leases fetch."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            shares = [len(worker.left(Delivery)) for worker in workers]
-            shares += [len(await asyncio.to_thread(_has, http, lease, 0)) for lease in leases]
-            if sum(shares) >= total:
-                return shares
-
-
-async def _works_all(worker: Client, node: str, done: list[str]) -> int:
-    """Acknowledge items until there are none left; return how many there were. There are never more than two held."""
-    count = 0
-    while len(done) < _ALL:
-        with contextlib.suppress(TimeoutError):
-            found = await worker.next(Delivery, 0.5)
-            assert 1 + len(worker.left(Delivery)) <= 2
-            assert (await worker.retract(node, found.item, found.token)).error == ""
-            done.append(found.item)
-            count += 1
-    return count
-
-
-def _leases_all(http: httpx.Client, lease: str, done: list[str]) -> int:
-    """Do the same over HTTP."""
-    count = 0
-    while len(done) < _ALL:
-        found = _has(http, lease, 1)
-        assert len(found) <= 2
-        for message in found:
-            assert http.delete(message["href"]).status_code == 200
-            done.append(message["id"])
-            count += 1
-    return count
-
-
-def _has(http: httpx.Client, lease: str, wait: int) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = http.get(f"{lease}?wait={wait}", timeout=30).json()["messages"]
-    return found
-
-
-def _sends_many(http: httpx.Client, node: str, numbers: Iterable[int]) -> None:
-    rows = [{"guid": str(number), "text": "x"} for number in numbers]
-    assert http.post(f"/batches/{node}", json=rows).status_code == 200
 
 
 def _sends(frontend: RestFrontend, jid: str, node: str) -> None:

@@ -19,7 +19,6 @@ from tests.journeys.client import (
     Delivery,
     Ended,
     form_values,
-    submitted,
 )
 from tests.journeys.conftest import Join, holding
 from tests.journeys.service import DOMAIN
@@ -148,27 +147,6 @@ async def test_payload_comes_back(join: Join) -> None:
     assert ET.canonicalize(came, rewrite_prefixes=True) == ET.canonicalize(payload, rewrite_prefixes=True)
 
 
-async def test_credit(join: Join) -> None:
-    """No worker holds more than its credit; a raised credit and an ended lock each let the next item come (Q12)."""
-    publisher, worker = await join(), await join()
-    node = await publisher.queue()
-    await worker.subscribe(node, 2)
-    for number in range(6):
-        await publisher.publish(node, f"i{number}")
-    assert [(await worker.next(Delivery)).item for _ in range(2)] == ["i0", "i1"]
-    await worker.settle()
-    assert worker.left(Delivery) == []
-    await worker.retract(node, "i0")
-    assert (await worker.next(Delivery)).item == "i2"
-    await worker.settle()
-    assert worker.left(Delivery) == []
-    form = submitted(f"{PUBSUB}#subscribe_options", {CREDIT: "4"})
-    await worker.pubsub(f"<options node='{node}' jid='{worker.jid}'>{form}</options>")
-    assert [(await worker.next(Delivery)).item for _ in range(2)] == ["i3", "i4"]
-    await worker.settle()
-    assert worker.left(Delivery) == []
-
-
 @pytest.mark.parametrize("kind", ["set", "get"])
 async def test_retract(join: Join, kind: str) -> None:
     """The holder's retract, a set or a get (QX1), deletes the item; only the holder is notified, before the result.
@@ -221,15 +199,6 @@ async def _act(client: Client, action: str, node: str, item: str, token: int | N
 
 
 @ACTIONS
-async def test_unknown(join: Join, action: str) -> None:
-    """An item or a node that does not exist is not found (Q22, Q31; D2, D4)."""
-    client = await join()
-    node = await client.queue()
-    assert await _act(client, action, node, "nothing") == "cancel item-not-found"
-    assert await _act(client, action, "no such queue", "nothing") == "cancel item-not-found"
-
-
-@ACTIONS
 async def test_locked_by_another(join: Join, action: str) -> None:
     """A former receiver of the item gets conflict, as do owner and publisher; others get forbidden (D7, D8).
 
@@ -244,16 +213,6 @@ async def test_locked_by_another(join: Join, action: str) -> None:
     assert await _act(owner, action, node, "i1") == "cancel conflict"
     assert await _act(stranger, action, node, "i1") == "auth forbidden"
     assert await _act(other, action, node, "i1") == ""
-
-
-@ACTIONS
-async def test_not_locked(join: Join, action: str) -> None:
-    """A former holder that lost the item gets unexpected-request, others forbidden (D9, D11; Q25)."""
-    _, worker, node, _ = await holding(join)
-    stranger = await join()
-    await worker.unlock(node, "i1", hint="delay='600'")
-    assert await _act(worker, action, node, "i1") == "wait unexpected-request"
-    assert await _act(stranger, action, node, "i1") == "auth forbidden"
 
 
 @ACTIONS
