@@ -12,6 +12,7 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, Published, Refused
 from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import sweeper
 from tests.contract.conftest import Door, MakeCore
 from tests.waiting import PATIENCE_SECONDS
 
@@ -41,6 +42,13 @@ async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
     return found
 
 
+@pytest.fixture
+def unscanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no scan find what a change has left."""
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
+
+
+@pytest.mark.usefixtures("unscanned")
 @pytest.mark.parametrize(
     ("options", "first", "changed"),
     [
@@ -53,7 +61,7 @@ async def wait(doors: Sequence[Door], count: int) -> list[Delivery]:
 async def test_an_option_is_changed(
     make_core: MakeCore, node: str, options: dict[str, str], first: int, changed: dict[str, str]
 ) -> None:
-    """What a node held back goes out by itself, at any frontend, once its owner lets it."""
+    """What a node held back goes out at once, at any frontend, when its owner lets it."""
     (core, door), (other, door2) = await make_core(), await make_core()
     await declared(core, node, **options)
     for key in "ab":
