@@ -89,7 +89,7 @@ picture() {
     for name in chromium chromium-browser google-chrome; do
         command -v "$name" >/dev/null || continue
         # Chromium refuses to run as root with its sandbox; the page is our own and has no scripts.
-        "$name" --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,980 \
+        "$name" --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,1150 \
             --screenshot="$2" "file://$PWD/$1" >/dev/null 2>&1
         say "the picture is $2"
         return

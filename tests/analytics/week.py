@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ WEEK_MS = 7 * DAY_MS
 
 @dataclass(frozen=True)
 class Load:
-    """The load of a queue at its highest, its share of that at each time, and its workers, of whom each has a credit of 3."""
+    """The load of a queue at its highest, its share of that at each time since 1970, and its workers, each with a credit of 3."""
 
     node: str
     most_per_s: float
@@ -36,9 +37,10 @@ class Load:
 
 
 def _by_day(at: float) -> float:
-    """Rise and fall, to the most at two in the afternoon, and less on the last two of seven days."""
+    """Rise and fall, to the most at two in the afternoon, and less on Saturday and Sunday."""
     day = (1 - 0.8 * math.cos(2 * math.pi * (at - 2 * HOUR_MS) / DAY_MS)) / 1.8
-    return day * (0.4 if at % WEEK_MS > 5 * DAY_MS else 1.0)
+    # The first day since 1970 was a Thursday.
+    return day * (0.4 if (at // DAY_MS + 3) % 7 > 4 else 1.0)
 
 
 def _after_the_hour(at: float) -> float:
@@ -59,9 +61,14 @@ def main(out: Path) -> int:
     began_ms -= began_ms % DAY_MS
     with RedisServer() as server, redis.Redis.from_url(server.url) as client:
         for load in LOADS:
-            shape = come_and_go(load.node, load.most_per_s, load.service_ms, load.share, WEEK_MS)
+            share = partial(_since, began_ms, load.share)
+            shape = come_and_go(load.node, load.most_per_s, load.service_ms, share, WEEK_MS)
             _write(client, load, shape.run(load.bound or 3 * load.workers, began_ms))
         return report.capacity(report.Asked("redis", server.url, out))
+
+
+def _since(began_ms: int, share: Share, at: float) -> float:
+    return share(began_ms + at)
 
 
 def _write(client: Any, load: Load, run: Run) -> None:  # noqa: ANN401  (what redis-py has)

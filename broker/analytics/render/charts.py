@@ -61,11 +61,12 @@ _STYLE: Final[Any] = {
 
 def charts(node: Node, target_s: float) -> list[tuple[str, str]]:
     """Draw the charts of a node; returns captions and SVG."""
-    drawn = [("Arrivals and acknowledgements a second", _rates(node)), ("Waiting and in flight", _levels(node))]
+    drawn = (
+        [("p95 wait of the busiest hour with so many workers", _draw_what_if(node, target_s))] if node.what_if else []
+    )
+    drawn += [("Arrivals and acknowledgements a second", _rates(node)), ("Waiting and in flight", _levels(node))]
     if node.waits:
         drawn.append(("Share of items that waited at most so long", _waits(node, target_s)))
-    if node.what_if:
-        drawn.append(("p95 wait of the busiest hour with so many workers", _draw_what_if(node, target_s)))
     return drawn
 
 
