@@ -22,7 +22,7 @@ from broker.model.names import Jid, bare_jid, domain, resource
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Done, Published, Refused, Reserved, Result
-from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.redis_client.client import Answer, Server, Value
 from broker.redis_core.registry.authorization import accepting
 from broker.settings import Settings
 
@@ -155,20 +155,20 @@ class ExactlyOnce:
             return _UNTRUSTED
         record = new_message(command).pack()
         named = message_key(command.sender, command.msg_id)
-        code, *_ = await self._run("prepare_message", name=named, record=record)
-        return Done() if code == b"ok" else _QUOTA_EXCEEDED
+        answer = await self._run("prepare_message", name=named, record=record)
+        return Done() if answer.code == b"ok" else _QUOTA_EXCEEDED
 
     async def deliver(self, command: Deliver) -> Result:
         """Publish a stored message; a repeat of a finished delivery succeeds too."""
         named = message_key(command.sender, command.msg_id)
-        code, *found = await self._run("begin_delivery", name=named)
-        if code == b"ok":
-            result = await self._publish_claimed(named, found[0])
+        answer = await self._run("begin_delivery", name=named)
+        if answer.code == b"ok":
+            result = await self._publish_claimed(named, answer.record)
             if isinstance(result, Refused) and result.problem in _MISSING:
                 # Answered with another error than an unknown message, which the sender would send again for ever.
                 return Refused(Problem.NOT_ACCEPTABLE, result.detail)
             return result
-        return Done() if code == b"replayed" else _UNKNOWN
+        return Done() if answer.code == b"replayed" else _UNKNOWN
 
     async def reserve(self, command: Reserve) -> Result:
         """Reserve an item id for a sender that may publish to the node."""
@@ -178,8 +178,8 @@ class ExactlyOnce:
         if refused is not None:
             return refused
         whose = reservation_key(command.sender, command.node, "")
-        code, *made = await self._run("reserve", name=whose, nonce=secrets.token_hex(12), hold_ms=self._hold_ms)
-        return Reserved(made[0].decode(), made[1]) if code == b"ok" else _QUOTA_EXCEEDED
+        answer = await self._run("reserve", name=whose, nonce=secrets.token_hex(12), hold_ms=self._hold_ms)
+        return Reserved(answer.item.decode(), answer.until_ms) if answer.code == b"ok" else _QUOTA_EXCEEDED
 
     async def redeem(self, command: Redeem) -> Result:
         """Publish to a reservation; a body that the node refuses leaves the reservation unused."""
@@ -201,30 +201,30 @@ class ExactlyOnce:
         named = reservation_key(publish.sender, publish.node, item_id)
         record = new_message(PrepareMessage(publish.sender, item_id, publish, "")).pack()
         only = "1" if refused else ""
-        code, *found = await self._run("fulfil_reservation", name=named, record=record, if_replayed=only)
-        if code == b"replayed":
+        answer = await self._run("fulfil_reservation", name=named, record=record, if_replayed=only)
+        if answer.code == b"replayed":
             return Published(item_id, duplicate=True)
         if refused is not None:
             return refused
-        if code != b"ok":
-            return _REDEEM_REFUSALS[code]
-        concluded = await self._publish_claimed(named, found[0])
+        if answer.code != b"ok":
+            return _REDEEM_REFUSALS[answer.code]
+        concluded = await self._publish_claimed(named, answer.record)
         return Published(item_id) if isinstance(concluded, Done) else concluded
 
     async def finish(self) -> None:
         """Complete deliveries that were claimed and not ended, and drop messages that were stored for too long."""
-        _code, found = await self._run("claim_overdue", late_ms=LATE_MS, most=FINISH_BATCH)
-        for named, record in found:
+        for each in (await self._run("claim_overdue", late_ms=LATE_MS, most=FINISH_BATCH)).messages:
+            named = each.name.decode()
             try:
-                result = await self._publish_claimed(named.decode(), record)
+                result = await self._publish_claimed(named, each.record)
             except CoreUnavailable:
                 raise
             except Exception:
                 # Of another version, perhaps: the messages behind it go on.
-                log.exception("assured message not completed", subscriber=sender_of(named.decode()))
+                log.exception("assured message not completed", subscriber=sender_of(named))
                 continue
             problem = result.problem.value if isinstance(result, Refused) else ""
-            log.info("assured message completed", subscriber=sender_of(named.decode()), problem=problem)
+            log.info("assured message completed", subscriber=sender_of(named), problem=problem)
 
     async def _publish_claimed(self, named: str, record: bytes) -> Result:
         stored = StoredMessage.unpack(sender_of(named), record)
@@ -238,7 +238,7 @@ class ExactlyOnce:
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
         return Done()
 
-    async def _run(self, operation: str, **own: Value) -> list[Any]:
+    async def _run(self, operation: str, **own: Value) -> Answer:
         header, known = self._server.operations[operation], self._shared | own
         names = [keys.of_qos(key) for key in header.keys]
         fixed = {each: known[each] for each in header.arguments}

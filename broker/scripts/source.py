@@ -3,14 +3,14 @@
 A module of `lua/lib` is one local table of constants and functions. It keeps no state between calls: the header line `CALL`
 declares its variables of one call, e.g. `spent = 0` of the module `budget` is `call.budget_spent`. Variables that few calls use
 have no value there and begin as nil. Every other file of `lua/` is an operation. Its header declares the fixed arguments, the
-columns of each row, and the code words of its answers. Functions are followed automatically, so nobody lists keys: they are the
-`key.NAME` in all functions that an operation may use. Folders are for readers: a file is referred to by its name alone. Pure
-but for reading files. Must not know Redis, nor how an operation is packaged.
+columns of each row, and its answers: code words, each with the names of its values in brackets. Functions are followed
+automatically, so nobody lists keys: they are the `key.NAME` in all functions that an operation may use. Folders are for readers:
+a file is referred to by its name alone. Pure but for reading files. Must not know Redis, nor how an operation is packaged.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from broker.model.problems import OperationDefect
 _NO_OPERATIONS = {"lib", "inspect"}
 """Folders of `lua/` without operations: modules, and the library for redis-cli."""
 
-_FIELD = re.compile(r"^-- (KEYS|PLAIN|ARGV|RETURNS|CALL):(.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^-- (KEYS|PLAIN|ARGV|RETURNS|CALL):(.*(?:\n--   .*)*)$", re.MULTILINE)
+"""A line of a header; it goes on in comment lines that are indented by three blanks."""
+_WORD = re.compile(r"[\w-]+|\S")
 _SHEBANG = re.compile(r"\A#!lua(?: flags=([\w,-]+))?\n")
 _OPENING = re.compile(r"^(local )?function ([\w.]+)", re.MULTILINE)
 _NAME = re.compile(r"(?<![\w.'])[A-Za-z_]\w*(?:\.\w+)?")
@@ -31,6 +33,7 @@ _WRITE = re.compile(
 """A command that writes, with the name of its key if it is a literal."""
 _UNLINK = re.compile(r"'(?:UNLINK|RENAME)'((?:,\s*key\.\w+)+)")
 """A command that writes to all keys that it names."""
+_CLOSING = {"(": ")", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,20 @@ class Module:
     """The other modules that it uses."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The values of an answer or of a row, by name: how many of the last may be absent, and whether the last is all that is left.
+
+    `within` has what is inside a value: `(` for rows of a shape, `{` for one row or nothing, `@` for an answer to a row of the
+    named operation.
+    """
+
+    names: tuple[str, ...] = ()
+    optional: int = 0
+    rest: bool = False
+    within: Mapping[str, "tuple[str, Shape | str]"] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Operation:
     """One operation of `lua/`; `columns` are the names of each row's values after the fixed arguments."""
@@ -73,8 +90,10 @@ class Operation:
     """Those that it gets first: it asks for all where the partition is not plain (`lua/lib/plain.lua`)."""
     arguments: tuple[str, ...]
     columns: tuple[str, ...]
-    returns: tuple[str, ...]
-    row_returns: tuple[str, ...]
+    returns: Mapping[str, Shape]
+    """The values after each code word of its reply; after `ok` of a partition's operation, those in its `rows`."""
+    row_returns: Mapping[str, Shape]
+    """The values after each code word of the answer to a row."""
     writes: frozenset[str]
     reaches: frozenset[str]
     """The functions that it may use, named as in `Module.functions`."""
@@ -84,10 +103,43 @@ class Operation:
     """The variables under `call` that it may use."""
     body: str
 
+    @property
+    def partitioned(self) -> bool:
+        """Whether it works in a partition: its reply has the form that all of these share."""
+        return "partition.load" in self.reaches
+
 
 def fields(text: str) -> dict[str, str]:
     """Return the header lines of a file by name."""
-    return {match[1]: match[2].strip() for match in _FIELD.finditer(text)}
+    return {match[1]: match[2].replace("\n--", "").strip() for match in _FIELD.finditer(text)}
+
+
+def parse_answers(text: str) -> Mapping[str, Shape]:
+    """Read code words, each perhaps with its values in brackets; raises IndexError where a bracket does not end."""
+    words, found = _WORD.findall(text)[::-1], dict[str, Shape]()
+    while words:
+        word = words.pop()
+        found[word] = _parse_shape(words, ")") if words[-1:] == ["("] and words.pop() else Shape()
+    return found
+
+
+def _parse_shape(words: list[str], closing: str) -> Shape:
+    """Read names up to a bracket: those in square brackets may be absent, and one after a star is a list of all that is left."""
+    names, rest, within = list[str](), False, dict[str, tuple[str, Shape | str]]()
+    required = None
+    while (word := words.pop()) != closing:
+        match word:
+            case "[":
+                required = len(names)
+            case "*":
+                rest = True
+            case "(" | "{":
+                within[names[-1]] = word, _parse_shape(words, _CLOSING[word])
+            case "@":
+                within[names[-1]] = word, words.pop()
+            case _ if word != "]":
+                names.append(word)
+    return Shape(tuple(names), 0 if required is None else len(names) - required, rest, within)
 
 
 def code(text: str) -> str:
@@ -228,6 +280,11 @@ def examine(folder: Path, name: str, source: str) -> Operation:
     sentence = " ".join(line[3:] for line in opening.splitlines() if line.startswith("-- "))
     fixed, _, repeated = header["ARGV"].partition("|")
     whole, _, each = header["RETURNS"].partition("|")
+    try:
+        returns, row_returns = parse_answers(whole), parse_answers(each)
+    except IndexError as error:
+        msg = f"{name}.lua: the brackets of RETURNS do not match"
+        raise OperationDefect(msg) from error
     body = code(text)
     own, others = _uses(folder, _piece(name, body, ())), _find_uses(folder)
     reached = _find_reached(own, others)
@@ -246,8 +303,8 @@ def examine(folder: Path, name: str, source: str) -> Operation:
         plain or keys,
         tuple(fixed.split()),
         tuple(repeated.split()),
-        tuple(whole.split()),
-        tuple(each.split()),
+        returns,
+        row_returns,
         listed.union(*(each.written for each in met)),
         reached,
         frozenset[str]().union(*(each.modules for each in met)),

@@ -2,7 +2,7 @@
 -- Tell what has become of references: for how many ms each is locked; of one that has no lock here `unknown`, or `early` while a receive
 -- under it would not be late. With a `reason` its lock ends, and the answer is `ended`; a holder whose work is withdrawn gets a notice.
 -- ARGV: now revision frontend number retry | reference deadline reason
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(*words) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local ENDED, UNKNOWN, EARLY = 'ended', 'unknown', 'early'

@@ -2,7 +2,7 @@
 -- List the references of a collection from a scan cursor on: the next cursor, and of each its name, subid, queue, deadline, and why it is to
 -- end, if it is.
 -- ARGV: now revision scan
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(scan references(name subid queue deadline_ms reason)) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local found, listed = redis.call('HSCAN', key.lent, arg.scan, 'COUNT', 200), {}

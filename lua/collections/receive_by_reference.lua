@@ -4,7 +4,7 @@
 -- reference is used once, and in the three seconds before the queue's time `deadline`: an earlier time shows that its clock went back
 -- since it asked. `first` is the subid of the JID's first subscription.
 -- ARGV: now revision frontend number retry | reference subid first jid sending collection whose deadline admitted
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(*words) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local results, asked, known = {}, {}, {}

@@ -7,7 +7,8 @@
 -- names of references, and no other turn has it. A queue with a `count` of 0 is dropped. With `afresh` all queues are thought to admit all
 -- subscribers.
 -- ARGV: now revision frontend number retry taken afresh | words queue count level stamp hold holders puller limit
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(loans(queue name subid jid sending deadline_ms whose) looks(queue name deadline_ms reason) more pulls(deadline_ms names))
+--   stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.afresh ~= '' then redis.call('UNLINK', key.passed_over) end

@@ -3,7 +3,7 @@
 -- delivered message answers `replayed`. Several may begin at once: the publish that follows counts once. The message is held for a window
 -- from the first time on: if it was published, it is not forgotten before that is recorded.
 -- ARGV: now name
--- RETURNS: ok replayed item-not-found
+-- RETURNS: ok(record) replayed item-not-found
 local record = redis.call('HGET', key.prepared, arg.name)
 if record then
   local now = clock.now()

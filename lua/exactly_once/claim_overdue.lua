@@ -2,7 +2,7 @@
 -- Claim deliveries that were begun and not ended in time, because their frontend may be dead. Drop prepared messages that nobody
 -- delivers.
 -- ARGV: now window_ms late_ms most
--- RETURNS: ok
+-- RETURNS: ok(messages(name record))
 local now = clock.now()
 prepared_messages.tidy(now)
 local found = {}

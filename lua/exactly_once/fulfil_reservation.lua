@@ -2,7 +2,7 @@
 -- Store the message of a reserved id, and begin its delivery as `begin_delivery` does. The first body counts: a copy gets the same answer
 -- within the window, another body is refused (RX1). With `if_replayed` nothing is stored and no delivery begins: a first body is `held`.
 -- ARGV: now source_bytes total_bytes remembered if_replayed name record
--- RETURNS: ok replayed held item-not-found reservation-expired reservation-used too-much-held
+-- RETURNS: ok(record) replayed held item-not-found reservation-expired reservation-used too-much-held
 local now = clock.now()
 local there, digest = redis.call('HGET', key.prepared, arg.name), delivered_ids.digest(arg.record)
 if not there and delivered_ids.is_delivered(arg.name) then

@@ -2,7 +2,7 @@
 -- Reserve the id of a later item: a prepared message without a body, which `fulfil_reservation` adds (RX1). The id contains its expiry in
 -- ms, so that an expired reservation can be told from an unknown one.
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes name nonce hold_ms
--- RETURNS: ok too-much-held
+-- RETURNS: ok(item until_ms) too-much-held
 local now = clock.now()
 prepared_messages.tidy(now)
 local until_ms = now + tonumber(arg.hold_ms)

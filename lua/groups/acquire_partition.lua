@@ -3,7 +3,7 @@
 -- owner gets a notice, and every earlier lock ends. `expected`, when given, is the fence that must be in force; `dry` only asks whether
 -- the request would succeed. `alone` refuses a subscriber that shares the partition: it would have its credit twice (guarantee 3).
 -- ARGV: now revision frontend number retry max_subscribers | subid jid credit sending group epoch expected reason dry alone
--- RETURNS: ok stale gone deleted | ok stale superseded partition-owned too-many-subscriptions
+-- RETURNS: ok stale gone deleted | ok([epoch fence until_ms credit]) stale superseded partition-owned(epoch) too-many-subscriptions
 local refusal = partition.load()
 if refusal then return refusal end
 local reason

@@ -2,7 +2,7 @@
 -- Make links owners of reading the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX16). A link that
 -- sends its `fence` renews its lease when half of it has passed. With `equal` the present epoch suffices.
 -- ARGV: now revision | group epoch equal fence
--- RETURNS: ok stale gone deleted | ok partition-owned superseded too-many-subscriptions
+-- RETURNS: ok stale gone deleted | ok(epoch fence until_ms) partition-owned(epoch) superseded too-many-subscriptions
 local refusal = partition.load()
 if refusal then return refusal end
 

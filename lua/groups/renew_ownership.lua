@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Renew the lease of an owner that says it is alive (EX16).
 -- ARGV: now revision | subids
--- RETURNS: ok stale gone deleted | ok not-subscribed
+-- RETURNS: ok stale gone deleted | ok(group epoch fence until_ms credit) not-subscribed
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}

@@ -3,7 +3,7 @@
 -- caller knows. With a `former` line it is changed or removed only while it has that: it may have left, or asked for something else.
 -- Returns how many members there are, and the line that this one had (empty: none).
 -- ARGV: incarnation kind subid member former most
--- RETURNS: ok stale too-many
+-- RETURNS: ok(count member) stale too-many
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end
 local present = redis.call('HGET', key.members, arg.subid)
 if arg.former ~= '' and present ~= arg.former then

@@ -3,7 +3,8 @@
 -- so, whatever refuses it: the caller (`refused`), its publisher's `publish_rate` (empty: none), or the node, which is full.
 -- PLAIN: meta log index ready delayed replaced successors outbox locks_to_release subscription_expiry inflight lock_deadlines locks_by_subscriber subscribers ready_subscribers idle_subscribers history dedupe outbox_items group_of
 -- ARGV: now revision frontend number retry dedupe dedupe_ms once_ms max_items node_full publish_rate | item key by body once hints refused
--- RETURNS: ok stale gone deleted wide | ok duplicate refused too-fast node-full item-id-invalid
+-- RETURNS: ok stale gone deleted wide | ok(item [differs dependent{partition [position parents]}])
+--   duplicate(item [differs dependent{partition [position parents]}]) refused too-fast(wait_ms) node-full item-id-invalid
 local function is_usual()
   for _, row in ipairs(rows) do
     if row.hints ~= '' then return false end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Drop waiting items, or all entries of a log, a bounded part per call; locked items stay (P25).
 -- ARGV: now revision frontend number
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(count) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300

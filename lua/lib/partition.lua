@@ -18,17 +18,17 @@ local function session()
   return number
 end
 
--- Returns nil when the operation may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` with the present revision
--- when the caller has another one. A call of a session that its caller has ended is stale too: the caller has already looked for what
+-- Returns nil when the operation may go on, else the reply to return: `gone` (never opened), `deleted`, or `stale` when the caller has
+-- another revision. A call of a session that its caller has ended is stale too: the caller has already looked for what
 -- such lost calls changed, so nothing may run late.
 function partition.load()
   call.partition_session = session()
   local meta = read_meta()
   if meta.state == 'deleted' then return {'deleted'} end
   if not meta.revision then return {'gone'} end
-  if arg.revision ~= '' and arg.revision ~= meta.revision then return {'stale', meta.revision} end
+  if arg.revision ~= '' and arg.revision ~= meta.revision then return {'stale'} end
   local since = meta['session/' .. (arg.frontend or '')]
-  if since and call.partition_session < tonumber(since) then return {'stale', meta.revision} end
+  if since and call.partition_session < tonumber(since) then return {'stale'} end
   call.partition_micros = clock.micros()
   call.partition_now = math.floor(call.partition_micros / 1000)
   call.partition_stamp = string.format('%d', call.partition_now)

@@ -3,7 +3,7 @@
 -- ones before `before`; cut at `max_bytes` of payload. Returns the number of items, the last position looked at unless it reached the
 -- end, and the items in order. With `subids` it also returns their subscriptions, where a JID may have several.
 -- ARGV: now revision number limit max_bytes after before backwards subids | item
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(count last items(item state publisher published_ms body place progress) [subids]) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local places, more, bytes, results, wanted, reached = {}, 0, 0, {}, {}, ''

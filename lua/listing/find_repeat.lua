@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Find out whether publishes repeat stored ones, by the rules of `publish`, while Redis has no memory to run that.
 -- ARGV: now revision number dedupe | item once hints
--- RETURNS: ok stale gone deleted | duplicate out-of-memory
+-- RETURNS: ok stale gone deleted | duplicate(item [differs dependent{partition [position parents]}]) out-of-memory
 local refusal = partition.load()
 if refusal then return refusal end
 

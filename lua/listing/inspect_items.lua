@@ -2,7 +2,8 @@
 -- List items with everything known of each, last the record of one that waits for others: those named by rows, or at most `limit` entries
 -- of the log between two positions, with about `max_bytes` of payload. Also returns the last position, empty at the end.
 -- ARGV: now revision number past till limit max_bytes | item
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(last items(position item state publisher key published_ms body attempts until_ms
+--   lock{jid token since_ms deadline_ms frontend progress} holders priority ends_ms history [parents])) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local limit, bytes, found, come = tonumber(arg.limit), 0, {}, arg.past

@@ -2,7 +2,8 @@
 -- Count what a partition holds, and tell the age of the oldest item that may go out, or at most the age of one before it. A queue of
 -- several partitions is worked by owners: the last count is 1 if this one has none.
 -- ARGV: now revision
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(waiting eligible delayed in_flight dying oldest_ms subscribers credit_free kept kept_bytes published finished attempts
+--   dependent partitions_unowned) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local LOOK = 100

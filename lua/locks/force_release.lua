@@ -2,7 +2,7 @@
 -- End locks by an owner's command: those of the named items, or all locks of a subscriber, a bounded part per call. Returns how many have
 -- ended and how many the subscriber has left. The holders get a notice, and their tokens are void.
 -- ARGV: now revision frontend number retry subid | item
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(count left) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK, ids, wanted = 300, {}, {}

@@ -9,7 +9,8 @@
 -- many more may go out to it if it asked that, whether it gets nothing because the partition has an owner, the present time, and the
 -- references under which it has no lock.
 -- ARGV: now revision frontend number retry most max_bytes | subid jid lease limit lock_ms after process selector references collection deadline
--- RETURNS: ok stale gone deleted | ok lease-over
+-- RETURNS: ok stale gone deleted | lease-over ok(until_ms items(item token attempt deadline_ms publisher body key published_ms untried reply [waited_ms])
+--   more locks credit selector waits owner now_ms references)
 local refusal = partition.load()
 if refusal then return refusal end
 local most, max_bytes = tonumber(arg.most), tonumber(arg.max_bytes)

@@ -2,7 +2,7 @@
 -- Renew the locks of held items, for the node's lock time or for `lock_ms` from now, and note that their
 -- holders have begun, and how far they are.
 -- ARGV: now revision number | sender subids owner item token lock_ms progress begun
--- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
+-- RETURNS: ok stale gone deleted | ok(token deadline_ms) item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
 local results = ack_rules.each(rows, function(row, verdict)

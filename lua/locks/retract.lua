@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Acknowledge items for their holders, or delete them for owners and publishers, and hand out items with the freed credit. With
--- `together` all rows or none take effect: the first refusal is the one answer, with its row's number. A row with
+-- `together` all rows or none take effect: the one answer tells the first row that was `refused`, and why. A row with
 -- `next`, `MOST LEASE_MS`, is also answered as by `receive` with up to so many items, which are locked after that for its pull subscription.
 -- PLAIN: meta log index ready delayed replaced successors outbox locks_to_release subscription_expiry inflight lock_deadlines locks_by_subscriber subscribers ready_subscribers idle_subscribers history journal replays replays_old outbox_items group_of
 -- ARGV: now revision frontend number retry together | sender subids owner item token request next
--- RETURNS: ok stale gone deleted wide | ok replayed item-not-found forbidden locked-by-another lock-lost not-acceptable received lease-over
+-- RETURNS: ok stale gone deleted wide | ok(holder [collection subid]) replayed(holder) item-not-found forbidden locked-by-another lock-lost
+--   refused(row problem) received(outcome@retract items@receive) lease-over
 local refusal = partition.load() or plain.check(true)
 if refusal then return refusal end
 replay_cache.rotate()

@@ -6,7 +6,7 @@
 -- frontend that looks for its own deliveries after a lost reply first ends the session of that reply, so that nothing it looks for runs
 -- later.
 -- ARGV: now revision frontend number previous age_ms after upto scan
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(scan upto) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.scan == '0' and arg.previous == arg.frontend and call.partition_session > 0 then sessions.begin() end

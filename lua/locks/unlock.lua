@@ -2,7 +2,7 @@
 -- Release items for their holders, at once, after a delay, or to the dead letters, and hand them to others; with `untried` the attempt
 -- does not count.
 -- ARGV: now revision frontend number retry | sender subids owner item token request delay_ms reason dead_letter untried
--- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
+-- RETURNS: ok stale gone deleted | ok(holder [collection subid]) replayed(holder) item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()

@@ -1,15 +1,14 @@
 #!lua flags=no-writes
--- Read the log from `start` on, whatever happened to the items: up to `limit` entries, cut at `max_bytes` of payload. A start in the
--- future returns nothing. A read for a `group` requires ownership under the `fence` (EX11), or without a fence that nobody owns the
--- group's reading (EX14); else the answer is one empty word.
+-- Read the log from `start` on, whatever happened to the items: up to `limit` entries, cut at `max_bytes` of payload. A read for a
+-- `group` requires ownership under the `fence` (EX11), or without a fence that nobody owns the group's reading (EX14).
 -- ARGV: now revision number start limit max_bytes group fence
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok stale gone deleted | ok(gap earliest latest after entries(position item key publisher body)) superseded offset-not-found
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.group ~= '' then
   local known, mine = reader_ownership.get(arg.group), tonumber(arg.fence)
   if mine and not (known and known.fence == mine) or not mine and known and known.active then
-    return respond.results({''})
+    return respond.results({{'superseded'}})
   end
 end
 local position, gap = start_position.resolve(arg.start)
@@ -34,5 +33,5 @@ end
 local trimmed = not call.partition_options.log_only or began and positions.after(call.partition_trim, began)
 if found[1] and not trimmed and positions.after(call.partition_lost, position) then gap = 0 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
-local told = position and {gap, first and first[1] or '', call.partition_tail, position, found} or {}
-return respond.results(told, 0, more)
+local told = position and {'ok', gap, first and first[1] or '', call.partition_tail, position, found} or {'offset-not-found'}
+return respond.results({told}, 0, more)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Subscribe log readers from `start` on; they consume nothing. Without a `start` they are only registered here and read elsewhere.
 -- ARGV: now revision frontend number retry max_subscribers | subid jid credit start lease
--- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
+-- RETURNS: ok stale gone deleted | ok(gap position until_ms) too-many-subscriptions offset-not-found lease-over
 local refusal = partition.load()
 if refusal then return refusal end
 

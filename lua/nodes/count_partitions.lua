@@ -3,7 +3,7 @@
 -- nodes' records; they are taken where none is counted, or where the count is a minute old, since a change under way may be counted before
 -- it is in the record. Without rows, `measure` asks for them where a node is not counted, or there is no room.
 -- ARGV: now node count most | node count
--- RETURNS: ok measure too-many
+-- RETURNS: ok measure too-many(count)
 local COMING_MS = 60000
 local now, counted, total, unknown = clock.now(), {}, 0, false
 

@@ -2,7 +2,7 @@
 -- List `count` nodes in order of creation: those after a node, or from number `index` on, or with `backwards` the last ones before a
 -- node, or of all. Returns the number of the first, how many nodes there are, and the names.
 -- ARGV: after before backwards index count
--- RETURNS: ok item-not-found
+-- RETURNS: ok(first total names) item-not-found
 local function rank(name)
   return redis.call('ZRANK', key.all_nodes, name)
 end

@@ -3,7 +3,7 @@
 -- newer than the record answers `newer` with its revision: Redis lost a change of the record. A row is an `option`, with its name and its
 -- value as `options` reads it, '' for the default, or the `weight` of a tenant.
 -- ARGV: revision lock_ms max_deliveries journal_max | kind name value
--- RETURNS: ok deleted newer
+-- RETURNS: ok deleted newer(revision)
 local state, known = unpack(redis.call('HMGET', key.meta, 'state', 'revision'))
 if state == 'deleted' then return {'deleted'} end
 local revision = tonumber(known or 0)

@@ -1,7 +1,7 @@
 #!lua
 -- Replace a node's options and its parent, if the record is still at the revision that the caller read. Returns the new revision.
 -- ARGV: now incarnation revision parent parent_life | name value
--- RETURNS: ok stale
+-- RETURNS: ok(revision) stale
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
 if node[1] ~= arg.incarnation or node[2] ~= arg.revision then return {'stale'} end
 redis.call('UNLINK', key.options)

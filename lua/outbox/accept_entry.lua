@@ -3,7 +3,7 @@
 -- says that the sending node knows of the arrival. An item keeps its id unless another item here has it or may get it; then the service
 -- makes a new one, so that both stay. The items of schedules come in the same way: only these have hints.
 -- ARGV: now revision frontend number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket hints
--- RETURNS: ok stale gone deleted | ok duplicate node-full
+-- RETURNS: ok stale gone deleted | ok(item) duplicate(item) node-full
 local refusal = partition.load()
 if refusal then return refusal end
 enqueue.prepare(rows)

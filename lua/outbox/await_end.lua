@@ -2,7 +2,7 @@
 -- Say what became of items that others wait for; with `register` note who waits (`reference`). With a `token` only that item counts, not a
 -- later one of its id. An item whose own publish is not finished is `unfinished`, so nobody waits in a circle.
 -- ARGV: now revision number | item reference token register
--- RETURNS: ok stale gone deleted | awaited ended unfinished unknown
+-- RETURNS: ok stale gone deleted | awaited(partition token) ended(partition outcome) unfinished(partition) unknown
 local refusal = partition.load()
 if refusal then return refusal end
 

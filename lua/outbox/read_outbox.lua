@@ -4,7 +4,7 @@
 -- is: of an item its id, publisher, payload, attempts, last holder, reason, key, target and history; of a reply the outcome; of a child how
 -- its parent has ended, empty if as the child's before; of others their records, and of a schedule also its item.
 -- ARGV: now revision frontend number dead_letters limit max_bytes | held
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(now_ms *entries(name attempt *content)) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local found, bytes, told, held = {call.partition_now}, 0, nil, {}

@@ -2,7 +2,7 @@
 -- Return the outcomes of items that the node keeps, for publishers that asked for them and for owners; for the same ones an empty one of an
 -- item that has not ended; nothing of others.
 -- ARGV: now revision number | sender owner item
--- RETURNS: ok stale gone deleted | ok
+-- RETURNS: ok stale gone deleted | ok([outcome])
 local refusal = partition.load()
 if refusal then return refusal end
 local function may(row, jid)

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Return the time in ms, and schedules as `id record item`: those named, or else a page by id after `after`, without items.
 -- ARGV: now revision after limit | id
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(now_ms *schedules(id record item)) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local ids, found = {}, {call.partition_now}

@@ -3,7 +3,7 @@
 -- record deletes its schedule, one without an item keeps the stored item. `at` is when the schedule is next due, in ms; empty: never. One
 -- that is due stays with who has read it. Returns the time in ms.
 -- ARGV: now revision most | id expected record item at
--- RETURNS: ok stale gone deleted | ok changed too-many
+-- RETURNS: ok stale gone deleted | ok(now_ms) changed too-many
 local refusal = partition.load()
 if refusal then return refusal end
 local results = budget.each(rows, function(row)

@@ -3,7 +3,7 @@
 -- next heartbeats, and it learns of it with its own next one. Entries older than `keep_ms` are removed, and the oldest ones beyond
 -- `most`.
 -- ARGV: now frontend by keep_ms most
--- RETURNS: ok
+-- RETURNS: ok(count)
 local now = clock.now()
 local told, oldest, left = redis.call('HGETALL', key.disconnected), nil, 0
 for i = 1, #told, 2 do

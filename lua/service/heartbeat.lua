@@ -8,7 +8,7 @@
 -- them. Each dead frontend is followed by the age, in ms, of what may not be sent of it: all that was handed to a frontend before
 -- `sent_until`, by the clock here, is.
 -- ARGV: now frontend dead_after_ms most beaten sent_until | kind name at
--- RETURNS: ok
+-- RETURNS: ok(now_ms dead(name age_ms) due beat_ms notices by live)
 local now = clock.now()
 local sends, since = arg.frontend ~= '', now - tonumber(arg.beaten)
 -- One command reads the last heartbeat and, if it is `beaten`, writes this one: an idle frontend does little else.

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- List the frontends: how many ms ago each sent a heartbeat, and who has disconnected it, if somebody has; then how long ago that was.
 -- ARGV: now
--- RETURNS: ok
+-- RETURNS: ok(frontends(name ago_ms by))
 local now = clock.now()
 local beats = redis.call('ZRANGE', key.frontends, 0, 999, 'WITHSCORES')
 local rows = {}

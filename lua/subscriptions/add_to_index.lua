@@ -3,7 +3,7 @@
 -- in ms, negative while the change is under way: so a late report of an end does not remove what begins again. In a full index the kind
 -- `evict` removes the oldest entry. Returns the time, 1 if the entry was known before, and how many others there are.
 -- ARGV: now index kind member most idle_seconds
--- RETURNS: ok too-many
+-- RETURNS: ok(now_ms before others) too-many
 local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, created_nodes = key.created_nodes}
 local index, now = indexes[arg.index], clock.now()
 local known = redis.call('ZSCORE', index, arg.member)

@@ -2,7 +2,7 @@
 -- Claim an approved subscription, so that only one frontend creates it. If that frontend dies, another may claim it `late_ms` later.
 -- Returns a stamp for `remove_pending`.
 -- ARGV: now jid late_ms
--- RETURNS: ok gone waiting
+-- RETURNS: ok(stamp request) gone waiting
 local now, line = clock.now(), redis.call('HGET', key.pending, arg.jid)
 if not line then return {'gone'} end
 local since, taken, request = string.match(line, '^(%d+) (%d+) (.*)$')

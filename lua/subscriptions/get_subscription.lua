@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Read the granted options of subscriptions: credit, quality of service, expiry, and, of one to a collection, the scope.
 -- ARGV: now revision | subid named
--- RETURNS: ok stale gone deleted | ok not-subscribed subid-required subid-invalid
+-- RETURNS: ok stale gone deleted | ok(credit sending until_ms subid [scope selector]) not-subscribed subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}

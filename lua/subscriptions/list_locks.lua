@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- List the locks of each subscriber, earliest deadline first, at most 1,000 each, which is the highest credit.
 -- ARGV: now revision | subids
--- RETURNS: ok stale gone deleted | ok
+-- RETURNS: ok stale gone deleted | ok(locks(item token attempt deadline_ms))
 local refusal = partition.load()
 if refusal then return refusal end
 local results = budget.each(rows, function(row)

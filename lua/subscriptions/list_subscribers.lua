@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- List subscribers in bounded parts: the credit and the locks of each here, and the scope of those of a collection.
 -- ARGV: now revision scan
--- RETURNS: ok stale gone deleted
+-- RETURNS: ok(scan jids scopes subids credits holdings) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200), {}

@@ -3,7 +3,7 @@
 -- oldest request is removed, so that a client that returns with ever new resources cannot fill the list. Returns how many requests the
 -- JID had, and which was removed.
 -- ARGV: now incarnation jid request most most_each
--- RETURNS: ok gone pending-subscription too-many
+-- RETURNS: ok(count oldest) gone pending-subscription too-many
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'gone'} end
 if redis.call('HEXISTS', key.pending, arg.jid) == 1 then return {'pending-subscription'} end
 local lines, own, oldest, age = redis.call('HGETALL', key.pending), 0, '', math.huge

@@ -3,7 +3,8 @@
 -- one, so that a log reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A partition owner that subscribes
 -- for shared use loses its partition. A subscription to a collection has a `scope`. A `selector` of `=` keeps the old one.
 -- ARGV: now revision frontend number retry max_subscribers | subid jid credit qos batch must lease scope named several selector
--- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
+-- RETURNS: ok stale gone deleted | ok(credit sending jid until_ms subid [scope selector]) not-subscribed
+--   too-many-subscriptions([cause]) options-invalid([cause]) lease-over subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end
 

@@ -3,7 +3,7 @@
 -- resource that left: full JIDs of that resource, and the bare JID when no resource is left. With `most` resources the one last seen
 -- longest ago is removed: it may have left while no frontend received presence.
 -- ARGV: now kind resource most idle_seconds
--- RETURNS: ok
+-- RETURNS: ok(members)
 local leave = {}
 if arg.kind == 'available' then
   redis.call('ZADD', key.resources, string.format('%.0f', clock.now()), arg.resource)

@@ -5,7 +5,7 @@
 -- notice of each lock that ends. With `lapsed` a subscription ends only if its lease is still over. With `kept` the epoch of an owned partition outlasts the owner (EX11); `reason` is sent with the notice
 -- of the lost partition. With a `group` only the owner for that group leaves.
 -- ARGV: now revision frontend number retry | subid named which release kept reason lapsed told group
--- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
+-- RETURNS: ok stale gone deleted | ok(locks others subids) not-subscribed(locks others subids) superseded subid-required subid-invalid
 local refusal = partition.load()
 if refusal then return refusal end
 

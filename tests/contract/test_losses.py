@@ -26,7 +26,7 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Cancelled, Counted, Published, Refused, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until, sweeper
-from broker.redis_core.redis_client.client import Line
+from broker.redis_core.redis_client.client import Answer, Line
 from broker.settings import CommandSettings
 from broker.tasks import FAILED, STOPPED
 from frontends.tools.servers.redis import RedisServer
@@ -578,7 +578,7 @@ async def test_left_until_redis_takes_it(store: Store, node: str) -> None:
     core = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None)
     run, failed = core._server.run, 0
 
-    async def refused(call: Line) -> list[Any]:
+    async def refused(call: Line) -> Answer:
         nonlocal failed
         if failed < 2 and keys.of_service("due") in call:
             failed += 1

@@ -20,6 +20,7 @@ from broker.model.names import Partition
 from broker.model.nodes.options import NodeConfig
 from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.operations.subscriptions import encode_selector
+from broker.scripts.answers import AllAnswers
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
 from broker.scripts.source import Operation, modules, operation, operations
@@ -33,6 +34,7 @@ T0: Final = 1_700_000_000_000
 
 FOLDER: Final = lua_directory()
 SCRIPTS: Final[Mapping[str, Operation]] = {name: operation(FOLDER, name) for name in operations(FOLDER)}
+ANSWERS: Final = AllAnswers(SCRIPTS)
 
 PARTITIONED: Final = frozenset(
     name for name, found in SCRIPTS.items() if {"stale", "gone"} <= set(found.returns) and "now" in found.arguments
@@ -235,6 +237,14 @@ def answered(row: Any) -> Any:
     return row if isinstance(row, list) else ["ok", row]
 
 
+def check_described(found: Operation, reply: Any) -> None:
+    """Raise OperationDefect if the header does not describe a reply, or the answers within."""
+    answers = ANSWERS[found.name]
+    read = answers.read(reply)
+    if found.partitioned and read.code == b"ok":
+        answers.read_rows(read.rows or [])
+
+
 class Runner:
     """Operations on one server."""
 
@@ -262,7 +272,9 @@ class Runner:
             assert set(row) == set(found.columns), f"{name} has the columns {found.columns}"
             values += [row[column] for column in found.columns]
         before = self._snapshot(names)
-        reply = text(self._call(found, names, values))
+        raw = self._call(found, names, values)
+        check_described(found, raw)
+        reply = text(raw)
         after = self._snapshot(names)
         changed = (
             {key for key, old, new in zip(found.keys[: len(names)], before, after, strict=True) if old != new}
@@ -438,8 +450,13 @@ class Queue:
 
     def read(self, start: str = "@earliest", **fixed: Any) -> list[str]:
         """Name the items of the log in order."""
-        rows = self.run("read_log", start=start, **fixed).rows
-        return [row[1] for row in rows[4]]
+        return [row[1] for row in self.log_page(start, **fixed)[5]]
+
+    def log_page(self, start: str = "@earliest", **fixed: Any) -> list[Any]:
+        """Read the log: the code word, the gap, the earliest and the latest position, the last one read, and the entries."""
+        (answer,) = self.run("read_log", start=start, **fixed).rows
+        found: list[Any] = answer
+        return found
 
     def attach(
         self,

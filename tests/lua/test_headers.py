@@ -117,7 +117,13 @@ def test_replies_alike(found: Operation) -> None:
     """Scripts of a partition that check the revision answer in one shape and refuse in the same three words."""
     assert (found.name in PARTITIONED) == ("local refusal = partition.load()" in body(found.name))
     if found.name in PARTITIONED:
-        assert found.returns == ("ok", "stale", "gone", "deleted", *(("wide",) if found.plain != found.keys else ()))
+        assert tuple(found.returns) == (
+            "ok",
+            "stale",
+            "gone",
+            "deleted",
+            *(("wide",) if found.plain != found.keys else ()),
+        )
 
 
 @for_all(SCRIPTS)

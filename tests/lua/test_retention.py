@@ -170,7 +170,7 @@ def test_versions(unopened: Queue) -> None:
     unopened.unlock(W1, "a")
     assert unopened.retained() == (2, 7)
     unopened.retract(W1, "a")
-    assert [row[4] for row in unopened.run("read_log", start="@earliest").rows[4]] == ["one", "two!", "four"]
+    assert [row[4] for row in unopened.log_page()[5]] == ["one", "two!", "four"]
     assert unopened.retained() == (3, 11)
     unopened.open(revision=2, keep_items=1)
     unopened.expire()

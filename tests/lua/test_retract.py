@@ -93,8 +93,8 @@ def test_together_or_not_at_all(queue: Queue) -> None:
     token = queue.subscribe(W1, 2).deliveries[0].token
     before = queue.browse()
     rows = [queue.asked(W1, "a", token, request="r"), queue.asked(W1, "b", token, request="r"), queue.asked(W1, "c")]
-    assert queue.run("retract", *rows, together="1").rows == [["lock-lost", 2]]
-    assert queue.run("retract", rows[0], rows[2], together="1").rows == [["forbidden", 2]]
+    assert queue.run("retract", *rows, together="1").rows == [["refused", 2, "lock-lost"]]
+    assert queue.run("retract", rows[0], rows[2], together="1").rows == [["refused", 2, "forbidden"]]
     assert queue.browse() == before and "replays" not in queue.kept()
     assert queue.retract(W1, "a", token, request="r").words == ["ok"]
 
@@ -105,8 +105,8 @@ def test_together_has_an_end(queue: Queue) -> None:
     for name in names:
         queue.publish(name, body="x" * 200_000)
     rows = [queue.asked("boss@x/1", name, owner="1") for name in names]
-    ((word, number),) = queue.run("retract", *rows, together="1").rows
-    assert word == "not-acceptable" and 30 < number < 60
+    ((word, number, problem),) = queue.run("retract", *rows, together="1").rows
+    assert (word, problem) == ("refused", "not-acceptable") and 30 < number < 60
     assert queue.journal() == []
     assert len(queue.run("retract", *rows[:30], together="1").rows) == 30
 

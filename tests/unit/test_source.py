@@ -7,7 +7,7 @@ import pytest
 
 from broker.model.problems import OperationDefect
 from broker.scripts.packaging import inspection, library, script
-from broker.scripts.source import modules, operation, operation_files, operations
+from broker.scripts.source import Shape, modules, operation, operation_files, operations
 
 HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
 
@@ -49,7 +49,28 @@ def test_header(tmp_path: Path) -> None:
         ("now",),
         ("x", "y"),
     )
-    assert (found.returns, found.row_returns, found.keys, found.writes) == (("ok",), ("ok", "gone"), (), frozenset())
+    assert (found.returns, found.row_returns) == ({"ok": Shape()}, {"ok": Shape(), "gone": Shape()})
+    assert (found.keys, found.writes, found.partitioned) == ((), frozenset(), False)
+
+
+def test_answers(tmp_path: Path) -> None:
+    """An answer has a code word and the names of its values: of rows, of one row, of another's answer, of all that is left."""
+    said = "ok(gap entries(position item [key])\n--   [lock{jid} next@op]) gone | ok(now *words)"
+    found = operation(folder(tmp_path, op=HEADER.replace("ok | ok gone", said) + "return {'ok'}\n"), "op")
+    within = {
+        "entries": ("(", Shape(("position", "item", "key"), 1)),
+        "lock": ("{", Shape(("jid",))),
+        "next": ("@", "op"),
+    }
+    assert found.returns == {"ok": Shape(("gap", "entries", "lock", "next"), 2, within=within), "gone": Shape()}
+    assert found.row_returns == {"ok": Shape(("now", "words"), rest=True)}
+
+
+@pytest.mark.parametrize("said", ["ok(", "ok(a(b)", "ok((a))", "ok(a@"])
+def test_brackets_that_do_not_match(tmp_path: Path, said: str) -> None:
+    """They are a defect, told with the file's name."""
+    with pytest.raises(OperationDefect, match=r"op\.lua.*brackets"):
+        operation(folder(tmp_path, op=HEADER.replace("ok | ok gone", said)), "op")
 
 
 @pytest.mark.parametrize("missing", ["#!lua", "-- ARGV", "-- RETURNS"])

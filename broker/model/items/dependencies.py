@@ -131,7 +131,7 @@ def record(parents: Iterable[ParentState], *, regardless: bool, once: str = "") 
     )
 
 
-def read_record(text: bytes = b"") -> tuple[ParentState, ...]:
+def read_record(text: bytes | None = None) -> tuple[ParentState, ...]:
     """Read the record of an item that waits; without one there are no parents."""
     return tuple(map(_parent, json.loads(text)["parents"])) if text else ()
 

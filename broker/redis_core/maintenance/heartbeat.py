@@ -19,7 +19,7 @@ from broker import keys
 from broker.model.frozen import frozen
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, OperationDefect, OtherFormat
-from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.redis_client.client import Answer, Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.tasks import start
@@ -220,9 +220,7 @@ class Heartbeat:
         most = self.free_sweeps
         began = time.monotonic()
         try:
-            now, dead, due, before, notices, by, alive = await self._call(
-                due_times, taken_over, changed, most, self._sent_until_ms()
-            )
+            answer = await self._call(due_times, taken_over, changed, most, self._sent_until_ms())
         except BaseException:
             self.mark_state_unknown()
             for partition, due_ms in due_times.items():
@@ -232,17 +230,18 @@ class Heartbeat:
             raise
         if changed:
             self._changes_sent_at = time.monotonic()
-        self.skew_ms = now - time.monotonic() * 1000
+        self.skew_ms = answer.now_ms - time.monotonic() * 1000
         returns = self._server.returns
-        if (self._frontend and before != self._last_beat_ms) or returns != self._returns:
+        if (self._frontend and int(answer.beat_ms) != self._last_beat_ms) or returns != self._returns:
             self.mark_state_unknown()
-        self._last_beat_ms, self._returns = now, returns
-        partitions = list(_partitions(due))
-        self.more_due = len(due) == most
+        self._last_beat_ms, self._returns = answer.now_ms, returns
+        partitions = list(_partitions(answer.due))
+        self.more_due = len(answer.due) == most
         state_unknown, self._state_unknown = self._state_unknown, False
         # The ages are of a moment after `began`.
-        frontends = [DeadFrontend(name.decode(), began - age_ms / 1000) for name, age_ms in dead]
-        return HeartbeatResult(partitions, frontends, state_unknown, notices, by.decode(), not alive, early)
+        dead = [DeadFrontend(each.name.decode(), began - each.age_ms / 1000) for each in answer.dead]
+        by, alone = answer.by.decode(), not answer.live
+        return HeartbeatResult(partitions, dead, state_unknown, answer.notices, by, alone, early)
 
     def _sent_until_ms(self) -> int | str:
         """Return until when all is sent, by Redis's clock: it is known, and never too late, from the last heartbeat on.
@@ -259,7 +258,7 @@ class Heartbeat:
         changed: Iterable[str],
         most: int,
         sent_until: Value,
-    ) -> tuple[int, list[tuple[bytes, int]], list[bytes], int, list[bytes], bytes, int]:
+    ) -> Answer:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": str(due), "at": at} for due, at in due_times.items()]
         rows += [{"kind": "taken-over", "name": name, "at": 0} for name in taken_over]
         rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
@@ -272,10 +271,7 @@ class Heartbeat:
             "sent_until": sent_until,
         }
         names = [keys.of_service(name) for name in self._server.operations["heartbeat"].keys]
-        _code, now, dead, due, before, notices, by, alive = await self._server.run(
-            self._server.write_call("heartbeat", names, fixed, rows)
-        )
-        return now, dead, due, int(before), notices, by, alive
+        return await self._server.run(self._server.write_call("heartbeat", names, fixed, rows))
 
     async def deregister(self, *, listed: bool) -> None:
         """Report the last due times, and that all is sent, and leave the list of frontends unless it is to stay `listed`."""

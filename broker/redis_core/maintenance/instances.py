@@ -50,8 +50,8 @@ class Instances:
         """List frontends and doors."""
         if bare_jid(command.sender) not in self._rules.admins:
             return _FORBIDDEN
-        _code, rows = await self._server.run(self._server.write_call("list_frontends", self._names, {"now": ""}))
-        heard = [FrontendStatus(name.decode(), ago, by.decode()) for name, ago, by in rows]
+        answer = await self._server.run(self._server.write_call("list_frontends", self._names, {"now": ""}))
+        heard = [FrontendStatus(each.name.decode(), each.ago_ms, each.by.decode()) for each in answer.frontends]
         return FrontendList(await self._add_descriptions((*heard, *await self._doors())))
 
     async def _add_descriptions(self, listed: tuple[FrontendStatus, ...]) -> tuple[FrontendStatus, ...]:
@@ -86,10 +86,8 @@ class Instances:
             "keep_ms": DISCONNECT_KEPT_MS,
             "most": MAX_LISTED,
         }
-        _code, listed = await self._server.run(
-            self._server.write_call("disconnect_frontend", self._names, {"now": "", **told})
-        )
-        return Disconnected(listed=bool(listed))
+        call = self._server.write_call("disconnect_frontend", self._names, {"now": "", **told})
+        return Disconnected(listed=bool((await self._server.run(call)).count))
 
 
 class DoorHeartbeat:

@@ -49,14 +49,11 @@ class NodeListing:
                 "index": index,
                 "count": count,
             }
-            code, *found = await self._server.run(
-                self._server.write_call("list_nodes", [keys.of_service("all_nodes")], fixed)
-            )
-            if code != b"ok":
+            page = await self._server.run(self._server.write_call("list_nodes", [keys.of_service("all_nodes")], fixed))
+            if page.code != b"ok":
                 # The name to continue from is deleted meanwhile: return what was found, and the client continues from there.
                 return await self._mark_collections(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
-            first, total, raw = found
-            names = [name.decode() for name in raw]
+            first, total, names = page.first, page.total, [name.decode() for name in page.names]
             top = set(await self._tree.first_level(names))
             seen = [each for each in await self._find_visible(command.sender, first, names) if each[1] in top]
             shown = [*seen, *shown] if command.backwards else [*shown, *seen]

@@ -1,7 +1,5 @@
 """Calls for a node's owners: inspect, move and release items."""
 
-from typing import Any
-
 from broker.model.commands import Release
 from broker.model.items import attempts
 from broker.model.items.dependencies import read_record
@@ -18,58 +16,45 @@ from broker.redis_core.commands.admin_parts import (
 )
 from broker.redis_core.operations.items import BROWSE_BYTES
 from broker.redis_core.operations.operation import Call, OperationReply, Values, subid
+from broker.scripts.answers import Answer
 
 
 def _inspect_arguments(command: InspectPartition, _record: NodeRecord) -> Values:
     return {"past": command.after, "till": command.upto, "limit": command.limit, "max_bytes": BROWSE_BYTES}
 
 
-def _item_details(row: list[Any], partition: int) -> ItemDetails:
-    (
-        position,
-        item,
-        state,
-        by,
-        key,
-        published_ms,
-        body,
-        tries,
-        until_ms,
-        held,
-        holders,
-        priority,
-        ends_ms,
-        lines,
-        *parents,
-    ) = row
-    lock = None
-    if held:
-        jid, token, since_ms, deadline_ms, frontend, told = held
-        progress = Progress.read(told.decode())
-        lock = LockDetails(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode(), progress)
+def _lock_details(lock: Answer) -> LockDetails:
+    progress = Progress.read(lock.progress.decode())
+    jid, frontend = Jid(lock.jid.decode()), lock.frontend.decode()
+    return LockDetails(jid, lock.token, lock.since_ms, lock.deadline_ms, frontend, progress)
+
+
+def _item_details(item: Answer, partition: int) -> ItemDetails:
     return ItemDetails(
         partition,
-        position.decode(),
-        item.decode(),
-        state.decode(),
-        Jid(by.decode()),
-        key.decode(),
-        published_ms,
-        body,
-        tries,
-        until_ms,
-        lock,
-        tuple(Jid(jid.decode()) for jid in holders),
-        priority,
-        ends_ms,
-        attempts.read(lines),
-        read_record(*parents),
+        item.position.decode(),
+        item.item.decode(),
+        item.state.decode(),
+        Jid(item.publisher.decode()),
+        item.key.decode(),
+        item.published_ms,
+        item.body,
+        item.attempts,
+        item.until_ms,
+        item.lock and _lock_details(item.lock),
+        tuple(Jid(jid.decode()) for jid in item.holders),
+        item.priority,
+        item.ends_ms,
+        attempts.read(item.history),
+        read_record(item.parents),
     )
 
 
 def _read_inspected(command: InspectPartition, reply: OperationReply, _record: NodeRecord) -> InspectedPartition:
-    come, found = reply.rows
-    return InspectedPartition(tuple(_item_details(row, command.partition) for row in found), come.decode())
+    found = reply.rows
+    return InspectedPartition(
+        tuple(_item_details(item, command.partition) for item in found.items), found.last.decode()
+    )
 
 
 def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Values]:
@@ -77,7 +62,7 @@ def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Valu
 
 
 def _read_moved(_command: MoveFromPartition, reply: OperationReply, _record: NodeRecord) -> MovedFromPartition:
-    return MovedFromPartition(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
+    return MovedFromPartition(sum(answer.code == b"ok" for answer in reply.rows), len(reply.rows))
 
 
 def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
@@ -85,7 +70,7 @@ def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
 
 
 def _read_released(_command: Release, reply: OperationReply, _record: NodeRecord) -> Released:
-    return Released(*reply.rows)
+    return Released(reply.rows.count, reply.rows.left)
 
 
 inspect_items = Call(

@@ -14,6 +14,7 @@ from broker.redis_core.commands.collections import (
     Turned,
 )
 from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, subid
+from broker.scripts.answers import Answer
 
 _NOTHING: dict[str, str | int | bytes] = dict.fromkeys(
     ("words", "queue", "count", "level", "stamp", "hold", "holders", "puller", "limit"), ""
@@ -43,22 +44,24 @@ def _turn_rows(command: Turn, _record: NodeRecord) -> list[Values]:
 
 
 def _read_turned(_command: Turn, reply: OperationReply, _record: NodeRecord) -> Turned:
-    lent, looks, more, pulled = reply.rows
+    turn = reply.rows
     return Turned(
-        tuple(
-            Lent(
-                *(Partition.parse(queue.decode()), name.decode(), subid.decode(), Jid(jid.decode()), sending.decode()),
-                *(deadline, whose.decode()),
-            )
-            for queue, name, subid, jid, sending, deadline, whose in lent
-        ),
-        tuple(
-            Look(Partition.parse(queue.decode()), name.decode(), deadline, reason.decode())
-            for queue, name, deadline, reason in looks
-        ),
-        bool(more),
-        tuple((tuple(names.decode().split()), deadline) for deadline, names in pulled),
+        tuple(map(_read_lent, turn.loans)),
+        tuple(map(_read_look, turn.looks)),
+        bool(turn.more),
+        tuple((tuple(each.names.decode().split()), each.deadline_ms) for each in turn.pulls),
     )
+
+
+def _read_lent(loan: Answer) -> Lent:
+    return Lent(
+        *(Partition.parse(loan.queue.decode()), loan.name.decode(), loan.subid.decode(), Jid(loan.jid.decode())),
+        *(loan.sending.decode(), loan.deadline_ms, loan.whose.decode()),
+    )
+
+
+def _read_look(look: Answer) -> Look:
+    return Look(Partition.parse(look.queue.decode()), look.name.decode(), look.deadline_ms, look.reason.decode())
 
 
 def _reference_rows(command: ReceiveByReference, record: NodeRecord) -> list[Values]:
@@ -79,7 +82,7 @@ def _reference_rows(command: ReceiveByReference, record: NodeRecord) -> list[Val
 
 
 def _read_received(command: ReceiveByReference, reply: OperationReply, _record: NodeRecord) -> Told:
-    words = zip(command.lent, reply.rows, strict=True)
+    words = zip(command.lent, reply.rows.words, strict=True)
     return Told(tuple((each.name, word.decode()) for each, word in words if word != b"locked"))
 
 
@@ -89,16 +92,12 @@ def _look_rows(command: CheckReferences, _record: NodeRecord) -> list[Values]:
 
 def _read_told(command: CheckReferences, reply: OperationReply, _record: NodeRecord) -> Told:
     # What the operation had no time for is looked at again.
-    return Told(tuple((each.name, word.decode()) for each, word in zip(command.looks, reply.rows, strict=False)))
+    return Told(tuple((each.name, word.decode()) for each, word in zip(command.looks, reply.rows.words, strict=False)))
 
 
 def _read_references(_command: ListReferences, reply: OperationReply, _record: NodeRecord) -> References:
-    scan, rows = reply.rows
-    found = (
-        (whose.decode(), Look(Partition.parse(queue.decode()), name.decode(), deadline, reason.decode()))
-        for name, whose, queue, deadline, reason in rows
-    )
-    return References(scan.decode(), tuple(found))
+    found = reply.rows
+    return References(found.scan.decode(), tuple((each.subid.decode(), _read_look(each)) for each in found.references))
 
 
 def _about_turn(command: Turn, _record: NodeRecord) -> Values:

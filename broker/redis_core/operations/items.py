@@ -1,7 +1,6 @@
 """Calls about items: publish, retract, unlock, renew, bounce, confirm, browse."""
 
 from dataclasses import replace
-from typing import Any
 
 from broker.model.commands import (
     Bounce,
@@ -51,11 +50,11 @@ from broker.redis_core.operations.operation import (
     OperationReply,
     Values,
     refuse,
-    split_reply,
     subids,
     subscription,
     token_text,
 )
+from broker.scripts.answers import Answer
 
 WHICH = {
     b"subid-required": "you have several subscriptions here: name one by its subid",
@@ -133,16 +132,16 @@ def reply_to(command: Publish) -> str:
     return f"{mark}{command.sender}"
 
 
-def read_published(command: Publish, reply: list[Any], record: NodeRecord) -> Result:
+def read_published(command: Publish, answer: Answer, record: NodeRecord) -> Published | Refused:
     """Read the answer to a publish."""
-    code = reply[0]
+    code = answer.code
     if code in {b"ok", b"duplicate"}:
-        return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
+        return Published(answer.item.decode(), duplicate=code == b"duplicate", differs=bool(answer.differs))
     if code == b"refused":
         assert command.refused is not None
         return command.refused
     if code == b"too-fast":
-        wait_ms: int = reply[1]
+        wait_ms: int = answer.wait_ms
         detail = f"you may publish {record.config.publish_rate} items here: wait {decimal(wait_ms / 1000)} s"
         return Refused(Problem.TOO_FAST, detail, wait_ms)
     return _refuse(code)
@@ -182,34 +181,33 @@ def _next(request: Next, record: NodeRecord) -> str:
     return f"{request.most} {request.lease_ms}"
 
 
-def _read_retracted(command: Retract, reply: list[Any], record: NodeRecord) -> Result:
-    if reply[0] == b"received":
-        outcome = _read_retracted(command, split_reply(reply[1]), record)
+def _read_retracted(command: Retract, answer: Answer, record: NodeRecord) -> Result:
+    if answer.code == b"received":
+        outcome = _read_retracted(command, answer.outcome, record)
         assert isinstance(outcome, Retracted | Refused)
-        code = reply[2][0]
-        received = (
-            read_received(record.partition(command.partition or 0), reply[2], record) if code == b"ok" else refuse(code)
-        )
+        found, partition = answer.items, record.partition(command.partition or 0)
+        received = read_received(partition, found, record) if found.code == b"ok" else refuse(found.code)
         return AcknowledgedAndReceived(outcome, received)
-    return _read_gone(reply) if reply[0] in _GONE else _deny(command, reply[0], record)
+    return _read_gone(answer) if answer.code in _GONE else _deny(command, answer.code, record)
 
 
-def read_received(partition: Partition, reply: list[Any], record: NodeRecord) -> Received:
+def read_received(partition: Partition, answer: Answer, record: NodeRecord) -> Received:
     """Read what a pull subscription holds in a partition."""
-    _code, until_ms, rows, more, held, credit, _selector, _waits, owned, *_ = reply
     of, lasts = record.config.max_deliveries, record.config.lock_seconds
     items = tuple(
         HeldItem(
-            *(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published),
-            untried=untried,
-            reply=bool(reply),
+            *(partition, each.item.decode(), each.token, each.attempt, each.deadline_ms),
+            *(Jid(each.publisher.decode()), each.body, each.key.decode(), each.published_ms),
+            untried=each.untried,
+            reply=bool(each.reply),
             of=of,
             lock_seconds=lasts,
-            waited_ms=waited[0] if waited else None,
+            waited_ms=each.waited_ms,
         )
-        for item, token, attempt, ends, by, body, key, published, untried, reply, *waited in rows
+        for each in answer.items
     )
-    return Received(items, until_ms, bool(more), {partition: held}, credit, bool(owned))
+    held = {partition: answer.locks}
+    return Received(items, answer.until_ms, bool(answer.more), held, answer.credit, bool(answer.owner))
 
 
 def _complete_row(command: Complete, record: NodeRecord) -> Values:
@@ -221,13 +219,19 @@ def _outcome_row(command: ReadOutcome, record: NodeRecord) -> Values:
     return {"sender": command.sender, "owner": "1" if owner else "", "item": command.item_id}
 
 
-def _outcome(_command: ReadOutcome, reply: list[bytes], _record: NodeRecord) -> Result:
-    known = reply[1:]
-    return Ended(ItemOutcome.read(known[0]) if known and known[0] else None, awaited=bool(known))
+def _outcome(_command: ReadOutcome, answer: Answer, _record: NodeRecord) -> Result:
+    line = answer.outcome
+    return Ended(ItemOutcome.read(line) if line else None, awaited=line is not None)
 
 
-def _read_gone(reply: list[bytes]) -> Retracted:
-    return Retracted(Jid(reply[1].decode()) or None, reply[0] == b"replayed", *subscription(*reply[2:]))
+def _read_gone(answer: Answer) -> Retracted:
+    return Retracted(Jid(answer.holder.decode()) or None, *_read_end(answer))
+
+
+def _read_end(answer: Answer) -> tuple[bool, str, str]:
+    """Return whether an earlier request has ended a lock, else its subscription."""
+    replayed = answer.code == b"replayed"
+    return replayed, *(("", "") if replayed else subscription(answer.collection, answer.subid))
 
 
 def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
@@ -235,13 +239,12 @@ def _retract_rows(command: RetractBatch, record: NodeRecord) -> list[Values]:
 
 
 def _read_retracted_batch(command: RetractBatch, reply: OperationReply, record: NodeRecord) -> Result:
-    parts = list(map(split_reply, reply.rows))
-    if parts[0][0] in _GONE:
-        return RetractedBatch(tuple(map(_read_gone, parts)))
-    # The only row says why which item was refused.
-    code, number = parts[0]
-    item = command.items[number - 1]
-    why = _deny(item, code, record)
+    first = reply.rows[0]
+    if first.code in _GONE:
+        return RetractedBatch(tuple(map(_read_gone, reply.rows)))
+    # The only answer says why which item was refused; Lua counts from 1.
+    item = command.items[first.row - 1]
+    why = _deny(item, first.problem, record)
     return Refused(why.problem, f"{item.item_id}: {why.detail}")
 
 
@@ -250,21 +253,21 @@ def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
     return Fields(command, owner="1" if owner else "", item=command.item_id)
 
 
-def _read_cancelled(command: Cancel, reply: list[bytes], record: NodeRecord) -> Result:
-    if reply[0] in _GONE:
-        return Cancelled(reply[0] == b"replayed")
+def _read_cancelled(command: Cancel, answer: Answer, record: NodeRecord) -> Result:
+    if answer.code in _GONE:
+        return Cancelled(answer.code == b"replayed")
     # Who may publish here may learn what is there.
     is_open = record.config.publish_model is PublishModel.OPEN
-    denied = _refuse(reply[0]) if is_open else _deny(command, reply[0], record)
+    denied = _refuse(answer.code) if is_open else _deny(command, answer.code, record)
     if denied.problem is Problem.FORBIDDEN:
         return replace(denied, detail="only the item's publisher and the node's owners may cancel it")
     return denied
 
 
-def _read_unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
-    if reply[0] in {b"ok", b"replayed"}:
-        return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", *subscription(*reply[2:]))
-    return _deny(command, reply[0], record)
+def _read_unlocked(command: Unlock, answer: Answer, record: NodeRecord) -> Result:
+    if answer.code in _GONE:
+        return Unlocked(Jid(answer.holder.decode()), *_read_end(answer))
+    return _deny(command, answer.code, record)
 
 
 def _renew_row(command: Renew, record: NodeRecord) -> Values:
@@ -275,8 +278,10 @@ def _renew_row(command: Renew, record: NodeRecord) -> Values:
     }
 
 
-def _read_renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
-    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _deny(command, reply[0], record)
+def _read_renewed(command: Renew, answer: Answer, record: NodeRecord) -> Result:
+    if answer.code == b"ok":
+        return Renewed(answer.token, answer.deadline_ms)
+    return _deny(command, answer.code, record)
 
 
 def _confirm_row(command: Confirm, _record: NodeRecord) -> Values:
@@ -291,12 +296,12 @@ def _others(command: Bounce | Confirm) -> str:
     return " ".join(f"{position} {token}" for position, token in command.others)
 
 
-def _read_done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
-    return Done() if reply[0] in {b"ok", b"replayed"} else _refuse(reply[0])
+def _read_done(_command: object, answer: Answer, _record: NodeRecord) -> Result:
+    return Done() if answer.code in _GONE else _refuse(answer.code)
 
 
-def _read_found(_command: FindItem, reply: list[Any], _record: NodeRecord) -> Found:
-    code = reply[0]
+def _read_found(_command: FindItem, answer: Answer, _record: NodeRecord) -> Found:
+    code = answer.code
     return Found(held=code == b"held", answered=code == b"replayed", there=code not in {b"item-not-found", b"replayed"})
 
 
@@ -310,22 +315,22 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
 
 
 def _read_browsed(command: Browse, reply: OperationReply, _record: NodeRecord) -> Result:
-    count, reached, rows, *theirs = reply.rows
+    page = reply.rows
     # Subids are only told where some JID has more than one.
-    names = {name.decode() for each in theirs for name in each} or set(subids(command.sender).split())
-    if command.subid == "" and theirs and len(names) > 1:
+    names = {name.decode() for name in page.subids or ()} or set(subids(command.sender).split())
+    if command.subid == "" and page.subids and len(names) > 1:
         return refuse(b"subid-required", WHICH[b"subid-required"])
     if command.subid and command.subid not in names:
         return refuse(b"subid-invalid", WHICH[b"subid-invalid"])
     items = tuple(
         Listed(
-            Position.parse(place.decode()),
-            *(item.decode(), state.decode(), Jid(by.decode()), published, body),
-            Progress.read(progress.decode()),
+            Position.parse(each.place.decode()),
+            *(each.item.decode(), each.state.decode(), Jid(each.publisher.decode()), each.published_ms, each.body),
+            Progress.read(each.progress.decode()),
         )
-        for item, state, by, published, body, place, progress in rows
+        for each in page.items
     )
-    return Browsed(items, reply.more, count, Position.parse(reached.decode()) if reached else None)
+    return Browsed(items, reply.more, page.count, Position.parse(page.last.decode()) if page.last else None)
 
 
 publish = Call("publish", read_published, intake, publish_row, when_full="find_repeat")

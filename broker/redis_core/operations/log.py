@@ -1,7 +1,5 @@
 """Calls about logs: subscribe, commit, read, reader ownership, and how far each partition's log reaches."""
 
-from typing import Any
-
 from broker.model import offsets
 from broker.model.commands import Bind, Commit, Read, Unbind
 from broker.model.names import Jid
@@ -9,8 +7,18 @@ from broker.model.nodes.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, LogStart, Refused, Replay, Result, Subscribed
 from broker.redis_core.commands.internal import LogExtent, SubscribeLog
-from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name, refuse, subid, subids
+from broker.redis_core.operations.operation import (
+    Call,
+    Fields,
+    OperationReply,
+    Values,
+    by_name,
+    refuse,
+    subid,
+    subids,
+)
 from broker.redis_core.operations.subscriptions import LEASE_OVER
+from broker.scripts.answers import Answer
 
 READ_BYTES = 262_144
 """Payload bytes in the answer to one read: a stanza must pass the XMPP server."""
@@ -33,14 +41,15 @@ def _follow_row(command: SubscribeLog, record: NodeRecord) -> Values:
     return Fields(command, subid=subid(command.jid), lease=command.until_ms, start=start)
 
 
-def _read_followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) -> Result:
-    if reply[0] != b"ok":
-        return _refuse(reply[0])
+def _read_followed(command: SubscribeLog, answer: Answer, record: NodeRecord) -> Result:
+    if answer.code != b"ok":
+        return _refuse(answer.code)
     streams: tuple[LogStart, ...] = ()
     if command.start:
-        offset = offsets.write_offset(record.partition(command.partition), reply[2].decode())
-        streams = (LogStart(command.partition, offset, gap=bool(reply[1])),)
-    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=reply[3])
+        offset = offsets.write_offset(record.partition(command.partition), answer.position.decode())
+        streams = (LogStart(command.partition, offset, gap=bool(answer.gap)),)
+    until_ms = answer.until_ms
+    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=until_ms)
 
 
 def _commit_row(command: Commit, record: NodeRecord) -> Values:
@@ -48,8 +57,8 @@ def _commit_row(command: Commit, record: NodeRecord) -> Values:
     return {"subids": subids(command.sender), "position": position}
 
 
-def _read_done(_command: Commit | Unbind, reply: list[bytes], _record: NodeRecord) -> Result:
-    return Done() if reply[0] == b"ok" else _refuse(reply[0])
+def _read_done(_command: Commit | Unbind, answer: Answer, _record: NodeRecord) -> Result:
+    return Done() if answer.code == b"ok" else _refuse(answer.code)
 
 
 def _read_arguments(command: Read, record: NodeRecord) -> Values:
@@ -65,37 +74,34 @@ def _bind_row(command: Bind, _record: NodeRecord) -> Values:
     return Fields(command, fence=command.fence or "")
 
 
-def _read_bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
-    match reply:
-        case [b"ok", epoch, fence, until_ms]:
-            return Bound(command.partition, int(epoch), fence, until_ms)
-        case [b"partition-owned", epoch]:
-            detail = (
-                f"partition {command.partition} is read for the group: a higher epoch than {epoch.decode()} takes it"
-            )
-            return Refused(Problem.PARTITION_OWNED, detail)
-        case _:
-            return _refuse(reply[0])
+def _read_bound(command: Bind, answer: Answer, _record: NodeRecord) -> Result:
+    match answer.code:
+        case b"ok":
+            return Bound(command.partition, int(answer.epoch), answer.fence, answer.until_ms)
+        case b"partition-owned":
+            higher = f"a higher epoch than {answer.epoch.decode()} takes it"
+            return Refused(Problem.PARTITION_OWNED, f"partition {command.partition} is read for the group: {higher}")
+    return _refuse(answer.code)
 
 
 def _read_entries(command: Read | LogExtent, reply: OperationReply, record: NodeRecord) -> Result:
-    if not reply.rows:
-        return _refuse(b"offset-not-found")
-    if reply.rows == [b""]:
-        return _refuse(b"superseded")
-    gap, earliest, latest, after, entries = reply.rows
+    (answer,) = reply.rows
+    if answer.code != b"ok":
+        return _refuse(answer.code)
     partition = record.partition(command.partition)
 
     def offset(position: bytes) -> str:
         return offsets.write_offset(partition, position.decode()) if position else ""
 
     events = tuple(
-        Event(offset(position), int(position.partition(b"-")[0]), item.decode(), key.decode(), Jid(by.decode()), body)
-        for position, item, key, by, body in entries
+        Event(
+            *(offset(each.position), int(each.position.partition(b"-")[0]), each.item.decode(), each.key.decode()),
+            *(Jid(each.publisher.decode()), each.body),
+        )
+        for each in answer.entries
     )
-    return Replay(
-        command.partition, events, offset(earliest), offset(latest), offset(after), gap=bool(gap), more=reply.more
-    )
+    reach = offset(answer.earliest), offset(answer.latest), offset(answer.after)
+    return Replay(command.partition, events, *reach, gap=bool(answer.gap), more=reply.more)
 
 
 def _add_max_subscribers(_command: SubscribeLog, _record: NodeRecord) -> Values:

@@ -1,6 +1,7 @@
 """Calls about a whole partition: sweep, take over, purge, count, list subscribers; and the command that reads its journal."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from broker import keys
 from broker.journal.schema import record
@@ -10,6 +11,7 @@ from broker.model.nodes.tree import Scope
 from broker.model.results import Counted, Done, Purged
 from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
 from broker.redis_core.operations.operation import Call, OperationReply
+from broker.scripts.answers import Answer
 
 JournalRecord = tuple[str, dict[str, str | int]]
 """A record of a journal with its position."""
@@ -33,31 +35,32 @@ def _read_expired(_command: object, _reply: OperationReply, _record: NodeRecord)
 
 
 def _read_resent(_command: TakeOver, reply: OperationReply, _record: NodeRecord) -> Scanned:
-    return Scanned(reply.rows[0].decode(), reply.rows[1])
+    return Scanned(reply.rows.scan.decode(), reply.rows.upto)
 
 
 def _read_purged(_command: object, reply: OperationReply, _record: NodeRecord) -> Purged:
-    return Purged(reply.rows[0], more=reply.more)
+    return Purged(reply.rows.count, more=reply.more)
 
 
-def _read_counted(_command: object, reply: OperationReply, _record: NodeRecord) -> Counted:
-    return Counted(*reply.rows)
+def read_counts(counts: Answer) -> Counted:
+    """Read what `stats` counts, whose names are those of the fields."""
+    return Counted(*(getattr(counts, each.name) for each in fields(Counted)))
 
 
 def _read_scanned(_command: ScanSubscribers, reply: OperationReply, _record: NodeRecord) -> Scanned:
-    scan, jids, scopes, subids, limits, holdings = reply.rows
+    page = reply.rows
     return Scanned(
-        scan.decode(),
-        jids=tuple(Jid(jid.decode()) for jid in jids),
-        scopes=tuple(Scope.parse(scope.decode()) if scope else None for scope in scopes),
-        subids=tuple(subid.decode() for subid in subids),
-        credits=tuple(limits),
-        holdings=tuple(holdings),
+        page.scan.decode(),
+        jids=tuple(Jid(jid.decode()) for jid in page.jids),
+        scopes=tuple(Scope.parse(scope.decode()) if scope else None for scope in page.scopes),
+        subids=tuple(subid.decode() for subid in page.subids),
+        credits=tuple(page.credits),
+        holdings=tuple(page.holdings),
     )
 
 
 sweep = Call("sweep", _read_expired)
 take_over = Call("take_over", _read_resent)
 purge = Call("purge", _read_purged)
-stats = Call("stats", _read_counted)
+stats = Call("stats", lambda _command, reply, _record: read_counts(reply.rows))
 list_subscribers = Call("list_subscribers", _read_scanned)

@@ -18,6 +18,7 @@ from broker.model.nodes.options import NodeConfig
 from broker.model.problems import OperationDefect, Problem
 from broker.model.results import Refused
 from broker.redis_core.commands.collections import Asks
+from broker.scripts.answers import Answer
 
 log = structlog.get_logger()
 
@@ -59,9 +60,9 @@ class Call:
     """How one kind of command calls an operation of Redis: turns it into arguments, and the reply into a result.
 
     `fixed` returns the arguments of the whole call by their header names, `row` those of one command, perhaps as its
-    `Fields`. A call with `row` is shared by the commands of a batch, and `result` reads one command's part of the reply; a
-    call without serves one command, may have `rows`, and its `result` reads the whole `OperationReply`. While Redis has no
-    memory for it, `when_full` answers the same rows.
+    `Fields`. A call with `row` is shared by the commands of a batch, and `result` gets the answer to one command's row; a call
+    without serves one command, may have `rows`, and its `result` gets the whole `OperationReply`. Answers have the names of
+    the operation's header. While Redis has no memory for it, `when_full` answers the same rows.
     """
 
     operation: str
@@ -144,10 +145,11 @@ OperationNotice = (
 class OperationReply:
     """What every partition operation returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 
-    What the operation has none of is None in its answer. The command's own call reads `rows`.
+    What the operation has none of is None in its answer. The command's own call reads `rows`: the answers to rows, or, of an
+    operation that does not answer these one by one, its one answer.
     """
 
-    rows: list[Any]
+    rows: Any
     deliveries: tuple[Delivery, ...]
     notices: tuple[OperationNotice, ...]
     outbox_due: bool
@@ -156,19 +158,18 @@ class OperationReply:
     token: int
 
     @staticmethod
-    def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "OperationReply | None":
-        """Read a reply; None when the operation did nothing because the record was old."""
-        if reply[0] != b"ok":
+    def read(reply: Answer, partition: Partition, config: NodeConfig) -> "OperationReply | None":
+        """Read a reply, but not its rows; None when the operation did nothing because the record was old."""
+        if reply.code != b"ok":
             return None
-        _code, rows, deliveries, notices, outbox_due, due_ms, more, token = reply
         return OperationReply(
-            rows or [],
-            _read_each(_delivery, delivery_rows(deliveries), partition, config) if deliveries else (),
-            _read_each(_notice, notices, partition) if notices else (),
-            bool(outbox_due),
-            due_ms,
-            bool(more),
-            token,
+            reply.rows or [],
+            _read_each(_delivery, delivery_rows(reply.deliveries), partition, config) if reply.deliveries else (),
+            _read_each(_notice, reply.notices, partition) if reply.notices else (),
+            bool(reply.outbox_due),
+            reply.due_ms,
+            bool(reply.more),
+            reply.token,
         )
 
 
@@ -192,11 +193,6 @@ _WIDTH = 12
 def delivery_rows(values: list[Any] | None) -> list[tuple[Any, ...]]:
     """Return the deliveries of an operation's answer, which has the values of all of them in one list."""
     return list(zip(*[iter(values or ())] * _WIDTH, strict=True))
-
-
-def split_reply(part: list[Any] | bytes) -> list[Any]:
-    """Return the answer to one command of a batch: a plain text means `ok` and this text."""
-    return part if isinstance(part, list) else [b"ok", part]
 
 
 _USUAL = (b"",) * 5
@@ -306,9 +302,9 @@ def read_collection(text: str) -> str:
     return keys.unescape(text).rpartition("@")[0]
 
 
-def subscription(through: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
+def subscription(through: bytes | None = None, whose: bytes | None = None) -> tuple[str, str]:
     """Read an operation's words on a subscription: its collection, and its subid where the JID may have several."""
-    return read_collection(through.decode()) if through else "", whose.decode()
+    return read_collection(through.decode()) if through else "", whose.decode() if whose else ""
 
 
 def token_text(token: int | None) -> str:

@@ -1,12 +1,13 @@
 """Calls on the outbox of a partition, and to the partition that takes an item from one."""
 
-from typing import Any, Final
+from typing import Final
 
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import Done, Refused
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, OutboxPage, ReadOutbox
 from broker.redis_core.operations.items import intake, read_published
 from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name, refuse
+from broker.scripts.answers import Answer
 
 MOST: Final = 200
 """Entries that are read at once."""
@@ -26,17 +27,17 @@ def _read_arguments(_command: ReadOutbox, record: NodeRecord) -> Values:
 
 
 def _read_page(_command: ReadOutbox, reply: OperationReply, _record: NodeRecord) -> OutboxPage:
-    now_ms, *rows = reply.rows
-    entries = tuple(Entry(name.decode(), attempt, tuple(content)) for name, attempt, *content in rows)
-    return OutboxPage(now_ms, entries, reply.more)
+    page = reply.rows
+    entries = tuple(Entry(each.name.decode(), each.attempt, tuple(each.content)) for each in page.entries)
+    return OutboxPage(page.now_ms, entries, reply.more)
 
 
 def _end_row(command: EndEntry, _record: NodeRecord) -> Values:
     return Fields(command, entry=command.name)
 
 
-def _read_done(_command: object, reply: list[Any], _record: NodeRecord) -> Done | Refused:
-    return Done() if reply[0] == b"ok" else refuse(reply[0])
+def _read_done(_command: object, answer: Answer, _record: NodeRecord) -> Done | Refused:
+    return Done() if answer.code == b"ok" else refuse(answer.code)
 
 
 def _accept_arguments(command: AcceptEntry, record: NodeRecord) -> Values:

@@ -1,7 +1,5 @@
 """Calls about subscriptions: subscribe, set options, read options, unsubscribe, leave, locks, receives and registrations."""
 
-from typing import Any
-
 from broker.model.commands import NO_TOKEN, Locks, Options, SetSubscriptionOptions, Subscribe, Unsubscribe
 from broker.model.items.items import Lock
 from broker.model.items.qos import Qos, Sending
@@ -19,6 +17,7 @@ from broker.redis_core.operations.operation import (
     subid,
     subids,
 )
+from broker.scripts.answers import Answer
 from broker.selectors.program import conditions, program
 from broker.selectors.text import read
 
@@ -98,35 +97,33 @@ def _scope(command: Subscribe | SetSubscriptionOptions, record: NodeRecord) -> s
     return "" if command.scope is None else str(command.scope)
 
 
-def _read_subscribed(_command: object, reply: list[Any], _record: NodeRecord) -> Result:
-    if reply[0] != b"ok":
-        return refuse(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
-    _code, credit, sending, jid, *rest = reply
-    return _read_granted(Jid(jid.decode()), [credit, sending, *rest])
+def _read_subscribed(_command: object, answer: Answer, _record: NodeRecord) -> Result:
+    code = answer.code
+    if code != b"ok":
+        return refuse(code, _OF_SELECTORS[code] if getattr(answer, "cause", None) else DETAILS.get(code, ""))
+    return _read_granted(Jid(answer.jid.decode()), answer)
 
 
-def _read_granted(jid: Jid, values: list[Any]) -> Subscribed:
-    credit, word, until_ms, whose, *more = values
-    if word == b"stream":
-        return Subscribed(jid, whose.decode(), credit, reads=True, until_ms=until_ms)
-    scope, selector = (*more, b"", b"")[:2]
-    within = Scope.parse(scope.decode()) if scope else None
-    length, _, text = selector.partition(b" ")
-    chosen = text[: int(length)].decode() if selector else ""
-    sending = Sending.parse(word.decode())
+def _read_granted(jid: Jid, answer: Answer) -> Subscribed:
+    subid, credit, until_ms = answer.subid.decode(), answer.credit, answer.until_ms
+    if answer.sending == b"stream":
+        return Subscribed(jid, subid, credit, reads=True, until_ms=until_ms)
+    within = Scope.parse(answer.scope.decode()) if answer.scope else None
+    length, _, text = (answer.selector or b"0 ").partition(b" ")
+    sending = Sending.parse(answer.sending.decode())
     return Subscribed(
-        *(jid, whose.decode(), credit, sending.qos),
+        *(jid, subid, credit, sending.qos),
         scope=within,
         until_ms=until_ms,
-        selector=chosen,
+        selector=text[: int(length)].decode(),
         batch=sending.batch,
     )
 
 
-def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
-    if reply[0] == b"ok":
-        return _read_granted(command.jid, reply[1:])
-    return refuse(reply[0], DETAILS.get(reply[0], ""))
+def _options(command: Options, answer: Answer, _record: NodeRecord) -> Result:
+    if answer.code == b"ok":
+        return _read_granted(command.jid, answer)
+    return refuse(answer.code, DETAILS.get(answer.code, ""))
 
 
 def departure(whose: str, *, release: bool) -> dict[str, str]:
@@ -149,23 +146,21 @@ def _leave_row(command: Leave, _record: NodeRecord) -> Values:
     }
 
 
-def read_ended(_command: object, reply: list[Any], _record: NodeRecord) -> Left | Refused:
-    """Read the end of a subscription."""
-    code, *what = reply
-    if not what:
-        return refuse(code, DETAILS[code])
-    held, others, ended = what
-    return Left(tuple(name.decode() for name in ended), held, bool(others))
+def read_ended(_command: object, answer: Answer, _record: NodeRecord) -> Left | Refused:
+    """Read the end of a subscription; one that had ended before may have left locks."""
+    if answer.code not in {b"ok", b"not-subscribed"}:
+        return refuse(answer.code, DETAILS[answer.code])
+    return Left(tuple(name.decode() for name in answer.subids), answer.locks, bool(answer.others))
 
 
 def _locks_row(command: Locks, _record: NodeRecord) -> Values:
     return {"subids": subids(command.sender)}
 
 
-def _read_held(_command: Locks, reply: list[Any], record: NodeRecord) -> HeldLocks:
+def _read_held(_command: Locks, answer: Answer, record: NodeRecord) -> HeldLocks:
     of = record.config.max_deliveries
     return HeldLocks(
-        tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1])
+        tuple(Lock(each.item.decode(), each.token, each.attempt, of, each.deadline_ms) for each in answer.locks)
     )
 
 
@@ -190,14 +185,13 @@ def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:
     return {"subid": command.subid, "after": NO_TOKEN, "selector": _AS_IT_IS, **nothing}
 
 
-def _read_received(command: ReceiveFrom, reply: list[Any], record: NodeRecord) -> ReceivedFrom | Refused:
-    if reply[0] != b"ok":
-        return refuse(reply[0], "the subscription has expired")
-    partition, lasts = record.partition(command.partition), record.config.lock_seconds
-    *_, selector, waits, _owned, stamp_ms, unused = reply
-    lock_ms = lasts * 1000 if command.lock_ms is None else command.lock_ms
-    received = read_received(partition, reply, record)
-    return ReceivedFrom(received, selector.decode(), waits, stamp_ms, lock_ms, tuple(unused.decode().split()))
+def _read_received(command: ReceiveFrom, answer: Answer, record: NodeRecord) -> ReceivedFrom | Refused:
+    if answer.code != b"ok":
+        return refuse(answer.code, "the subscription has expired")
+    lock_ms = record.config.lock_seconds * 1000 if command.lock_ms is None else command.lock_ms
+    received = read_received(record.partition(command.partition), answer, record)
+    unused = tuple(answer.references.decode().split())
+    return ReceivedFrom(received, answer.selector.decode(), answer.waits, answer.now_ms, lock_ms, unused)
 
 
 def max_subscribers(_command: object, _record: NodeRecord) -> Values:

@@ -50,7 +50,6 @@ from broker.redis_core.operations.operation import (
     TurnDue,
     Values,
     WorkWaits,
-    split_reply,
 )
 from broker.redis_core.partitions import delivery_batches
 from broker.redis_core.partitions.batching import Batch, make_batches, remove_later
@@ -59,6 +58,7 @@ from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
 from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import CALLS, ROWS, refusal
+from broker.scripts.answers import Answer
 from broker.tasks import FAILED, STOPPED, Request, fulfil, start
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class PartitionPipeline:
         self._reply_lost = False
         self._search_after: int | None = None
         self._session = core.lost_replies
-        self._unread: tuple[NodeRecord, type, list[Request], OperationReply] | None = None
+        self._unread: tuple[NodeRecord, type, list[Request], OperationReply, str] | None = None
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Queue a command; all commands of one turn of the event loop are sent together."""
@@ -239,20 +239,22 @@ class PartitionPipeline:
                 batch.requests = []
                 return
             self._called_at = time.monotonic()
-            exchange = self._server.run_all([self._write_call(record, batch, batch.call.operation)])
+            name = batch.call.operation
+            exchange = self._server.run_all([self._write_call(record, batch, name)])
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
-            if isinstance(reply, list) and reply[0] == b"wide":
+            if not isinstance(reply, Exception) and reply.code == b"wide":
                 self._wide_calls = _WIDE_CALLS
-                reply = (await self._server.run_all([self._write_call(record, batch, batch.call.operation)]))[0]
+                reply = (await self._server.run_all([self._write_call(record, batch, name)]))[0]
             if batch.call.when_full and isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY:
-                reply = (await self._server.run_all([self._write_call(record, batch, batch.call.when_full)]))[0]
+                name = batch.call.when_full
+                reply = (await self._server.run_all([self._write_call(record, batch, name)]))[0]
         except CoreUnavailable as error:
             self._note_lost_reply()
             # Commands that arrived during the call fail too: they have waited for Redis already.
             self._answer([*requests, *self._take_waiting()], Refused(error.problem, error.detail))
             batch.requests = []
             return
-        batch.requests = self._take_reply(record, batch, reply)
+        batch.requests = self._take_reply(record, batch, reply, name)
         self._called_at = _NOTHING_UNSEEN
         refusal_of_all = await self._bring_up_to_date(record) if batch.requests else None
         if refusal_of_all is not None or last:
@@ -382,8 +384,8 @@ class PartitionPipeline:
             return ""
         return f"{name}/{self._session}" if self._session else name
 
-    def _take_reply(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Request]:
-        """Take the reply to a batch; returns its requests when the record was old.
+    def _take_reply(self, record: NodeRecord, batch: Batch, reply: Answer | Exception, name: str) -> list[Request]:
+        """Take the reply of an operation to a batch; returns its requests when the record was old.
 
         Its answers are given at once, or, if they are many and there is a next call, while Redis runs that one.
         """
@@ -400,7 +402,7 @@ class PartitionPipeline:
         done = 1 if batch.call.row is None else max(1, len(read.rows))
         if rest := batch.requests[done:]:
             self._pending.extendleft(reversed(remove_later(rest, self._batches)))
-        self._unread = record, batch.kind, batch.requests[:done], read
+        self._unread = record, batch.kind, batch.requests[:done], read, name
         self._unread_since = self._called_at
         many = done + len(read.deliveries) >= _MANY
         if not (many and (self._batches or self._pending)):
@@ -411,10 +413,14 @@ class PartitionPipeline:
         """Answer the commands of the last call, and hand out its deliveries, also if an answer cannot be read."""
         if self._unread is None:
             return
-        (record, kind, requests, read), self._unread = self._unread, None
-        call, results = CALLS[kind], list[Outcome]()
+        (record, kind, requests, read, name), self._unread = self._unread, None
+        call, results, answers = CALLS[kind], list[Outcome](), self._server.answers[name]
         try:
-            parts = [read] if call.row is None else map(split_reply, read.rows)
+            parts = (
+                [replace(read, rows=answers.read_rows(read.rows))]
+                if call.row is None
+                else map(answers.read_row, read.rows)
+            )
             results = list(map(call.result, map(_COMMAND, requests), parts, repeat(record)))
             for request, result in zip(requests, results, strict=True):
                 request(result)

@@ -110,5 +110,5 @@ class GroupMembers:
             "most": MAX_SUBSCRIBERS,
         }
         names = [keys.of_node(key, record.name) for key in self._server.operations["set_group_member"].keys]
-        reply = await self._server.run(self._server.write_call("set_group_member", names, fixed))
-        return (reply[1], reply[2]) if reply[0] == b"ok" else (0, b"")
+        answer = await self._server.run(self._server.write_call("set_group_member", names, fixed))
+        return (answer.count, answer.member) if answer.code == b"ok" else (0, b"")

@@ -122,7 +122,9 @@ class Index:
         replies = await self._run(
             [self._call("add_to_index", jid, {**fixed, "member": member}) for jid, member in entries]
         )
-        return [Noted(int(reply[1]), bool(reply[2]), reply[3]) if reply[0] == b"ok" else None for reply in replies]
+        return [
+            Noted(int(each.now_ms), bool(each.before), each.others) if each.code == b"ok" else None for each in replies
+        ]
 
     async def _remove(self, removed: Sequence[tuple[Jid, str, Value]]) -> None:
         rows: dict[Jid, list[dict[str, Value]]] = {}

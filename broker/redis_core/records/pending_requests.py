@@ -5,7 +5,6 @@ stored subscription is skipped.
 """
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import quote, unquote
 
 import structlog
@@ -22,7 +21,7 @@ from broker.model.results import Refused
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
-from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.redis_client.client import Answer, Server, Value
 
 log = structlog.get_logger()
 
@@ -110,7 +109,7 @@ class PendingList:
             return Refused(
                 Problem.TOO_MANY_SUBSCRIPTIONS, f"{jid_indexes.MOST_PER_JID} subscriptions of yours wait for approval"
             )
-        code, *found = await self._run(
+        answer = await self._run(
             "request_subscription",
             record.name,
             now="",
@@ -120,17 +119,16 @@ class PendingList:
             most=MOST,
             most_each=MOST_OF_ONE,
         )
-        if code == b"ok":
-            waited, evicted = found
+        if answer.code == b"ok":
             await self._index.note_done([entry])
-            if evicted:
-                await self._index.remove([SubscriptionRef(record.name, Jid(evicted.decode())).entry])
-            return not waited
-        if code == b"pending-subscription":
+            if answer.oldest:
+                await self._index.remove([SubscriptionRef(record.name, Jid(answer.oldest.decode())).entry])
+            return not answer.count
+        if answer.code == b"pending-subscription":
             await self._index.note_done([entry])
             return _WAITS
         await self._index.remove([entry], noted.at_ms)
-        return _TOO_MANY if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
+        return _TOO_MANY if answer.code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
 
     async def all(self, node: str) -> dict[Jid, Subscribe]:
         """Return all pending subscriptions of a node, oldest first; one that cannot be read is logged and skipped."""
@@ -166,28 +164,27 @@ class PendingList:
 
     async def claim(self, node: str, jid: Jid) -> ClaimedRequest | None:
         """Claim one to make the subscription; None when it no longer waits or another frontend has claimed it."""
-        code, *found = await self._run("claim_pending", node, now="", jid=jid, late_ms=LATE_MS)
-        if code != b"ok":
+        answer = await self._run("claim_pending", node, now="", jid=jid, late_ms=LATE_MS)
+        if answer.code != b"ok":
             return None
-        stamp, request = found
-        return ClaimedRequest(decode(node, jid, request.decode()), stamp.decode())
+        return ClaimedRequest(decode(node, jid, answer.request.decode()), answer.stamp.decode())
 
     async def remove(self, node: str, jid: Jid, stamp: str = "") -> bool | None:
         """Remove a pending subscription, unless another frontend has claimed it since `stamp`.
 
         Returns whether this call removed it; None when another has claimed it.
         """
-        code, *_ = await self._run("remove_pending", node, jid=jid, stamp=stamp)
-        if code == b"ok":
+        answer = await self._run("remove_pending", node, jid=jid, stamp=stamp)
+        if answer.code == b"ok":
             await self._index.remove([SubscriptionRef(node, jid).entry])
             return True
-        return None if code == b"waiting" else False
+        return None if answer.code == b"waiting" else False
 
     async def _find_waiting(self, entries: Sequence[Entry]) -> set[Entry]:
         refs = [SubscriptionRef.of(entry) for entry in entries]
         asked = [("HEXISTS", keys.of_node("pending", ref.node), ref.jid) for ref in refs]
         return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
 
-    async def _run(self, operation: str, node: str, **fixed: Value) -> list[Any]:
+    async def _run(self, operation: str, node: str, **fixed: Value) -> Answer:
         names = [keys.of_node(key, node) for key in self._server.operations[operation].keys]
         return await self._server.run(self._server.write_call(operation, names, fixed))

@@ -21,6 +21,7 @@ from broker.model.nodes.pull_subscriptions import is_lease_record
 from broker.model.nodes.quotas import counts_for
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
 from broker.model.results import Counted, Refused
+from broker.redis_core.operations.maintenance import read_counts
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
 from broker.redis_core.redis_client.client import Line, Server, Value
@@ -97,9 +98,8 @@ class NodeStore:
         """Check that this version can use the store, and with `begin` start one where there is none; raises OtherFormat."""
         if begin:
             names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
-            _code, found = await self._server.run(
-                self._server.write_call("check_format", names, {"format": keys.FORMAT})
-            )
+            call = self._server.write_call("check_format", names, {"format": keys.FORMAT})
+            found = (await self._server.run(call)).format
         else:
             # Commands of a user who may only read.
             found = keys.format_found(*await self._server.commands(keys.format_question()))
@@ -168,8 +168,8 @@ class NodeStore:
                     raise reply
                 if isinstance(reply, Exception):
                     log.error("a partition cannot be counted", node=each.node, partition=each.number, error=str(reply))
-                elif reply[0] == b"ok":
-                    found[each] = Counted(*reply[1])
+                elif reply.code == b"ok":
+                    found[each] = read_counts(self._server.answers["stats"].read_rows(reply.rows))
         return found
 
     async def find_changed(self, after_ms: int, upto_ms: int) -> set[str]:
@@ -200,8 +200,8 @@ class NodeStore:
         name, life = (parent.name, parent.incarnation) if parent else ("", "")
         fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
         fixed |= {"parent": name, "parent_life": life, "destinations": "\n".join(destinations)}
-        reply = await self._server.run(self._call("create_node", node, fixed, rows))
-        if reply[0] != b"ok":
+        answer = await self._server.run(self._call("create_node", node, fixed, rows))
+        if answer.code != b"ok":
             await self._remove_noted(affiliated, noted)
             return None
         await self.affiliated.note_done(affiliated)
@@ -213,8 +213,8 @@ class NodeStore:
         rows = [{"name": name, "value": value} for name, value in to_stored(renewed.config).items()]
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": record.revision}
         fixed |= {"parent": renewed.parent, "parent_life": renewed.parent_life}
-        code, *revision = await self._server.run(self._call("update_node", record.name, fixed, rows))
-        return int(revision[0]) if code == b"ok" else None
+        answer = await self._server.run(self._call("update_node", record.name, fixed, rows))
+        return int(answer.revision) if answer.code == b"ok" else None
 
     async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
         """Store changed affiliations; refuses to remove the last owner."""
@@ -222,7 +222,7 @@ class NodeStore:
         noted = await self.affiliated.note(gained, self._has_affiliation)
         rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
-        code = (await self._server.run(self._call("set_affiliations", record.name, fixed, rows)))[0]
+        code = (await self._server.run(self._call("set_affiliations", record.name, fixed, rows))).code
         if code == b"ok":
             await self.affiliated.note_done(gained)
             return None
@@ -268,7 +268,7 @@ class NodeStore:
     async def _remove_record(self, record: NodeRecord) -> bool:
         """Delete a node's record; False if it has changed since it was read."""
         fixed: dict[str, Value] = {"incarnation": record.incarnation, "revision": record.revision}
-        return bool((await self._server.run(self._call("delete_node", record.name, fixed)))[0] == b"ok")
+        return bool((await self._server.run(self._call("delete_node", record.name, fixed))).code == b"ok")
 
     async def unlist(self, name: str) -> None:
         """Take a name off the list that has had no node for a minute: whoever was to create that has failed."""
@@ -315,10 +315,10 @@ class NodeStore:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        newer = [int(reply[1]) for reply in replies if reply[0] == b"newer"]
+        newer = [int(reply.revision) for reply in replies if reply.code == b"newer"]
         if newer:
             await self.advance(record, max(newer))
-        return all(reply[0] != b"deleted" for reply in replies)
+        return all(reply.code != b"deleted" for reply in replies)
 
     async def advance(self, record: NodeRecord, revision: int) -> None:
         """Make a node's record at least as new as this revision: such a record has been seen.
@@ -329,8 +329,8 @@ class NodeStore:
         nothing, and of two frontends that do this at once the second finds it done.
         """
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": revision}
-        code, *behind = await self._server.run(self._call("raise_revision", record.name, fixed))
-        if code == b"ok" and behind[0]:
+        answer = await self._server.run(self._call("raise_revision", record.name, fixed))
+        if answer.code == b"ok" and answer.behind:
             log.warning("a node's record was older than its partitions: changes are lost", node=record.name)
 
     async def _delete(self, partition: Partition) -> list[Jid]:
@@ -339,9 +339,9 @@ class NodeStore:
         scan = b"0"
         while True:
             fixed: dict[str, Value] = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
-            _code, scan, part = await self._server.run(self._server.write_call("delete_partition", names, fixed))
-            jids.extend(Jid(jid.decode()) for jid in part)
-            if scan == b"0":
+            answer = await self._server.run(self._server.write_call("delete_partition", names, fixed))
+            jids.extend(Jid(jid.decode()) for jid in answer.jids)
+            if (scan := answer.scan) == b"0":
                 return jids
 
     async def relist(self, records: Sequence[NodeRecord]) -> None:
@@ -435,16 +435,16 @@ class NodeStore:
         """
         fixed: dict[str, Value] = {"now": "", "node": node, "count": count, "most": most}
         names = [keys.of_jid(name, jid) for name in self._server.operations["count_partitions"].keys]
-        code, *found = await self._server.run(self._server.write_call("count_partitions", names, fixed))
-        if code == b"measure":
+        answer = await self._server.run(self._server.write_call("count_partitions", names, fixed))
+        if answer.code == b"measure":
             # A node of an earlier version has not been counted, or one is gone or was not changed.
             entries = [(jid, member) for member in await self.created_nodes.members(jid)]
             await self.created_nodes.check(entries, self._find_created)
             records = await self.records([member for _jid, member in entries])
             counts = {node: count} | {record.name: record.config.partitions for record in records}
             rows: list[dict[str, Value]] = [{"node": name, "count": each} for name, each in counts.items()]
-            code, *found = await self._server.run(self._server.write_call("count_partitions", names, fixed, rows))
-        return None if code == b"ok" else int(found[0])
+            answer = await self._server.run(self._server.write_call("count_partitions", names, fixed, rows))
+        return None if answer.code == b"ok" else int(answer.count)
 
     async def uncount_owned(self, jid: Jid, node: str) -> None:
         """Uncount a node that was not created; one of this name that was created before still counts."""
@@ -470,8 +470,8 @@ class NodeStore:
             "most": jid_indexes.MOST_PER_JID,
         }
         names = [keys.of_jid(name, whose) for name in self._server.operations["track_presence"].keys]
-        reply = await self._server.run(self._server.write_call("track_presence", names, fixed))
-        return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
+        answer = await self._server.run(self._server.write_call("track_presence", names, fixed))
+        return [SubscriptionRef.of((whose, member.decode())) for member in answer.members]
 
     async def subscription_refs(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
         """Return the subscriptions of one bare JID, or the entries of another index; some may be outdated."""

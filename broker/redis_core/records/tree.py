@@ -156,10 +156,10 @@ class Tree:
                 "most": parent.config.children_max,
             }
             names = [keys.of_node(name, parent.name) for name in self._server.operations["add_child"].keys]
-            code = (await self._server.run(self._server.write_call("add_child", names, fixed)))[0]
-            if code == b"ok":
+            answer = await self._server.run(self._server.write_call("add_child", names, fixed))
+            if answer.code == b"ok":
                 return None
-            if code == b"stale":
+            if answer.code == b"stale":
                 return _NO_PARENT
             if not tidied:
                 await self._tidy(parent)

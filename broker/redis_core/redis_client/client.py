@@ -16,16 +16,17 @@ from broker.model.problems import CoreUnavailable, OperationDefect, Problem
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
-from broker.redis_core.redis_client.node import CALL, ERRORS, PATIENCE, RedisNode, drop_frames, fault
+from broker.redis_core.redis_client.node import CALL, PATIENCE, RedisNode, drop_frames, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import SentinelNode, Sentinels
 from broker.redis_url import Topology, read_url
+from broker.scripts.answers import AllAnswers, Answer
 from broker.scripts.packaging import library
 from broker.scripts.source import Operation, operation, operations
 from broker.settings import Packaging
 from broker.tasks import start
 
-__all__ = ["Line", "Server", "Value"]
+__all__ = ["Answer", "Line", "Server", "Value"]
 
 log = structlog.get_logger()
 
@@ -59,6 +60,7 @@ class Server:
         """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is their library's name."""
         self._link = link
         self.operations = operations
+        self.answers = AllAnswers(operations)
         self.library = library
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
@@ -100,9 +102,9 @@ class Server:
             values.extend(map(row.__getitem__, found.columns))
         return (CALL, name, len(keys), *keys, *values)
 
-    async def run(self, call: Line) -> list[Any]:
+    async def run(self, call: Line) -> Answer:
         """Make one call of an operation; raises CoreUnavailable or OperationDefect."""
-        reply: list[Any] | Exception = (await self.run_all([call]))[0]
+        reply = (await self.run_all([call]))[0]
         if isinstance(reply, Exception):
             try:
                 raise reply
@@ -114,12 +116,14 @@ class Server:
     async def run_all(self, calls: Sequence[Line]) -> list[Any]:
         """Make calls in one round trip, in order within each slot; a failed one has its fault among the replies.
 
-        Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
+        Raises CoreUnavailable when a connection failed: then any of them may or may not have run; OperationDefect when an answer
+        is not as its operation's header says.
         """
         replies: list[Any] = await self._limit_wait(self._link.send(calls))
-        if any(map(isinstance, replies, ERRORS)):
-            return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
-        return replies
+        return [
+            fault(reply) if isinstance(reply, Exception) else self.answers[str(call[1])].read(reply)
+            for call, reply in zip(calls, replies, strict=True)
+        ]
 
     async def command(self, *parts: Value) -> Any:
         """Run one plain command."""

@@ -88,9 +88,9 @@ function ack_rules.all_or_none(rows, act)
   local verdicts = {}
   ack_rules.prepare(rows)
   for i, row in ipairs(rows) do
-    if budget.exhausted() then return {{'not-acceptable', i}} end
+    if budget.exhausted() then return {{'refused', i, 'not-acceptable'}} end
     local verdict = ack_rules.verdict(row)
-    if not (verdict == 'held' or verdict == 'waiting' or verdict == 'replayed') then return {{verdict, i}} end
+    if not (verdict == 'held' or verdict == 'waiting' or verdict == 'replayed') then return {{'refused', i, verdict}} end
     verdicts[i] = verdict
   end
   local results = {}

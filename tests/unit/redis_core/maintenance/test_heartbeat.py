@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.maintenance.heartbeat import ALL_SENT_MS, Heartbeat, HeartbeatResult
+from broker.scripts.answers import AllAnswers, Answer
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 
@@ -40,13 +41,14 @@ class Heart:
         self.beats.append(list(rows))
         self.told.append(fixed["sent_until"])
 
-    async def run(self, _call: Any) -> list[Any]:
+    async def run(self, _call: Any) -> Answer:
         """Answer a heartbeat."""
         if self.away:
             msg = "away"
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
-        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by, 1]
+        reply = [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by, 1]
+        return AllAnswers(self.operations)["heartbeat"].read(reply)
 
 
 class Turns:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ANN401  (calls take commands of every kind)
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,11 +56,11 @@ from broker.redis_core.operations.operation import (
     TurnDue,
     WorkWaits,
     refuse,
-    split_reply,
 )
 from broker.redis_core.registry.rows import CALLS
+from broker.scripts.answers import AllAnswers
 from broker.scripts.location import lua_directory
-from broker.scripts.source import operation
+from broker.scripts.source import operation, operations
 
 ME = Jid("me@x/my desk")
 QUEUE = Partition("q", "life")
@@ -116,6 +117,7 @@ SAMPLES: tuple[Any, ...] = (
     AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
     NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
 )
+ANSWERS = AllAnswers({name: operation(lua_directory(), name) for name in operations(lua_directory())})
 SHARED = {"now", "revision", "frontend", "number", "once_ms", "retry"}
 
 
@@ -143,20 +145,26 @@ def test_arguments(sample: Any) -> None:
 
 def test_results() -> None:
     """Rows become results; a code word is its problem; an unknown word is a defect of ours."""
-    publish, retract = CALLS[Publish].result, CALLS[Retract].result
-    assert publish(None, [b"ok", b"i"], RECORD) == Published("i")
-    assert publish(None, [b"duplicate", b"i"], RECORD) == Published("i", duplicate=True)
-    assert retract(None, [b"ok", b""], RECORD) == Retracted(None)
-    assert retract(None, [b"replayed", ME.encode()], RECORD) == Retracted(ME, replayed=True)
+    assert _result(Publish, b"i") == Published("i")
+    assert _result(Publish, [b"duplicate", b"i"]) == Published("i", duplicate=True)
+    assert _result(Retract, b"") == Retracted(None)
+    assert _result(Retract, [b"ok", ME.encode(), b"all@life"]) == Retracted(ME, collection="all")
+    assert _result(Retract, [b"replayed", ME.encode()]) == Retracted(ME, replayed=True)
     for word in ("item-not-found", "forbidden", "locked-by-another", "lock-lost"):
-        result = retract(None, [word.encode()], RECORD)
+        result = _result(Retract, [word.encode()])
         assert isinstance(result, Refused) and result.problem is Problem(word) and result.detail
     with pytest.raises(OperationDefect):
         refuse(b"nonsense")
 
 
+def _result(kind: type, answer: Any, command: Any = None) -> Any:
+    """Return the result of the answer to one row."""
+    return CALLS[kind].result(command, ANSWERS[CALLS[kind].operation].read_row(answer), RECORD)
+
+
 def _read(*reply: Any) -> OperationReply:
-    read = OperationReply.read([b"ok", *reply], RECORD.partition(0), RECORD.config)
+    named = ANSWERS["sweep"].read([b"ok", *reply])
+    read = OperationReply.read(named, RECORD.partition(0), RECORD.config)
     assert read is not None
     return read
 
@@ -165,9 +173,8 @@ def test_reply() -> None:
     """Every partition script answers in one shape."""
     read = _read([1], [], [], 1, 7, 1, 9)
     assert (read.rows, read.outbox_due, read.due_ms, read.more, read.token) == ([1], True, 7, True, 9)
-    assert OperationReply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
+    assert OperationReply.read(ANSWERS["sweep"].read([b"stale"]), RECORD.partition(0), RECORD.config) is None
     assert _read(None, None, None, None, 0, 0, 9) == _read([], [], [], 0, 0, 0, 9)
-    assert [split_reply(part) for part in (b"i", [b"duplicate", b"i"])] == [[b"ok", b"i"], [b"duplicate", b"i"]]
 
 
 def test_lines_of_another_version() -> None:
@@ -228,8 +235,9 @@ def test_what_a_script_tells() -> None:
 
 def test_outbox() -> None:
     """A page has the entries as the script returns them; what a name says is read from it."""
-    reply = _read([9, [b"child/1-0/i1/0/2-0/0/n", 3, b"end"], [b"later/x", 1]], [], [], 1, 0, 1, 9)
-    page = CALLS[ReadOutbox].result(ReadOutbox("n", "i1", 0, ("m",)), reply, RECORD)
+    reply = _read([], [], [], 1, 0, 1, 9)
+    rows = ANSWERS["read_outbox"].read_rows([9, [b"child/1-0/i1/0/2-0/0/n", 3, b"end"], [b"later/x", 1]])
+    page = CALLS[ReadOutbox].result(ReadOutbox("n", "i1", 0, ("m",)), replace(reply, rows=rows), RECORD)
     child, later = Entry("child/1-0/i1/0/2-0/0/n", 3, (b"end",)), Entry("later/x", 1, ())
     assert page == OutboxPage(9, (child, later), more=True)
     assert (child.kind, child.about, later.kind, later.about) == ("child", "1-0/i1/0/2-0/0/n", "later", "x")
@@ -238,9 +246,8 @@ def test_outbox() -> None:
 def test_stored_dependent() -> None:
     """Who publishes an item that waits learns where it does, and for what; of one that waits no more only its partition."""
     text = b'{"parents": [{"node": "", "life": "i1", "item": "p", "state": ""}]}'
-    command, call = PublishDependent("n", ME, "i", b"e", 1), CALLS[PublishDependent]
-    waits = call.result(command, [b"ok", b"i", 0, [b"2", b"5-0", text]], RECORD)
+    waits = _result(PublishDependent, [b"ok", b"i", 0, [b"2", b"5-0", text]])
     (parent,) = waits.child.parents
     assert waits == DependentStored(Published("i"), Child("i1", 2, "5-0", (parent,))) and parent.item_id == "p"
-    over = call.result(command, [b"duplicate", b"i", 1, [b"2"]], RECORD)
+    over = _result(PublishDependent, [b"duplicate", b"i", 1, [b"2"]])
     assert over == DependentStored(Published("i", duplicate=True, differs=True), Child("i1", 2, ""))
