@@ -3,9 +3,9 @@
 from typing import Final
 
 from broker.model.nodes.nodes import NodeRecord
-from broker.model.results import Done, Refused
+from broker.model.results import Done, Published, Refused
 from broker.redis_core.commands.outbox import AcceptEntry, EndEntry, Entry, OutboxPage, ReadOutbox
-from broker.redis_core.operations.items import intake, read_published
+from broker.redis_core.operations.items import DETAILS, intake
 from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, by_name, refuse
 from broker.scripts.answers import Answer
 
@@ -49,6 +49,12 @@ def _accept_row(command: AcceptEntry, _record: NodeRecord) -> Values:
     return Fields(command, item=command.item_id, by=command.publisher, body=command.envelope)
 
 
+def _read_accepted(_command: AcceptEntry, answer: Answer, _record: NodeRecord) -> Published | Refused:
+    if answer.code == b"node-full":
+        return refuse(answer.code, DETAILS[answer.code])
+    return Published(answer.item.decode(), duplicate=answer.code == b"duplicate")
+
+
 read_outbox = Call(
     "read_outbox",
     _read_page,
@@ -56,7 +62,7 @@ read_outbox = Call(
     rows=lambda command, _record: [{"held": node} for node in command.held],
 )
 end_entries = Call("end_entries", _read_done, row=_end_row)
-accept_entry = Call("accept_entry", read_published, _accept_arguments, _accept_row)
+accept_entry = Call("accept_entry", _read_accepted, _accept_arguments, _accept_row)
 expire_tickets = Call(
     "expire_tickets",
     _read_done,
