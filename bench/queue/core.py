@@ -22,7 +22,7 @@ from broker.model.nodes.options import AccessModel
 from broker.model.results import Refused
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import delivery_rows, subid, subids
-from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.client import Answer, Server
 from broker.scripts.location import lua_directory
 from broker.settings import NodeCreation, Packaging, Settings
 from frontends.tools.servers.redis import RedisServer
@@ -63,17 +63,17 @@ class Bench:
         self.requests = 0
         self._wide = False
 
-    async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> list[Any]:
+    async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> Answer:
         """Run one operation on the partition."""
         header = self.server.operations[name]
         needed = header.keys if self._wide else header.plain
         names = [keys.of_partition(key, self.partition) for key in needed]
-        reply: list[Any] = await self.server.run(self.server.write_call(name, names, fixed, rows or []))
-        if reply[0] == b"wide":
+        reply = await self.server.run(self.server.write_call(name, names, fixed, rows or []))
+        if reply.code == b"wide":
             self._wide = True
             return await self.run(name, fixed, rows)
-        if reply[0] != b"ok":
-            msg = f"{name} answered {reply[0]!r}"
+        if reply.code != b"ok":
+            msg = f"{name} answered {reply.code!r}"
             raise RuntimeError(msg)
         return reply
 
@@ -82,7 +82,7 @@ class Bench:
         fixed = {"revision": 1, "lock_ms": 600_000, "max_deliveries": 20, "journal_max": journal_max}
         await self.run("open_partition", fixed, [{"kind": "option", "name": "fair", "value": fair}])
 
-    async def publish(self, items: Sequence[str], groups: Sequence[str] | None = None) -> list[Any]:
+    async def publish(self, items: Sequence[str], groups: Sequence[str] | None = None) -> Answer:
         """Publish a batch, perhaps with a group key for each item; an empty id lets the server choose one."""
         row = {"by": "bench@localhost", "body": BODY, "once": "", "hints": "", "refused": ""}
         pairs = zip(items, groups or [""] * len(items), strict=True)
@@ -99,7 +99,7 @@ class Bench:
         row = {"credit": credit, "qos": "unacknowledged"} | nothing
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**BASE, "max_subscribers": 1_000_000}, rows)
-        return delivery_rows(reply[2])
+        return delivery_rows(reply.deliveries)
 
     async def visit(self) -> None:
         """Sweep the partition."""
@@ -113,7 +113,7 @@ class Bench:
             request = f"r{self.requests}"
             who = {"sender": jid, "subids": subids(jid.decode()), "owner": ""}
             rows.append({**who, "item": item, "token": token, "request": request, "next": ""})
-        return delivery_rows((await self.run("retract", {**BASE, "together": ""}, rows))[2])
+        return delivery_rows((await self.run("retract", {**BASE, "together": ""}, rows)).deliveries)
 
 
 async def rate(count: int, step: Callable[[], Awaitable[int]]) -> float:

@@ -96,8 +96,8 @@ class Node(Bench):
         while left > 0:
             rows = [{**row, "key": key} for _ in range(min(at_once, left))]
             reply = await self.run("publish", {**_FIXED, **INTAKE}, rows)
-            left -= len(reply[1])
-            found += delivery_rows(reply[2])
+            left -= len(reply.rows)
+            found += delivery_rows(reply.deliveries)
         return found
 
 

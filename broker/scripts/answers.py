@@ -50,7 +50,7 @@ class Answers:
         try:
             return known[values[0]](*values)
         except (KeyError, TypeError, IndexError) as error:
-            word, count = (values[:1] or [b""])[0], len(values) - 1
+            word, count = (values or [b""])[0], len(values[1:])
             msg = f"{self._name} answered {word!r} with {count} values, which its header does not describe: {error}"
             raise OperationDefect(msg) from error
 

@@ -113,6 +113,19 @@ def test_returns(found: Operation) -> None:
 
 
 @for_all(SCRIPTS)
+def test_counts_of_values(found: Operation) -> None:
+    """A table with a code word in the operation's own text has as many values as its header says."""
+    described = found.row_returns if found.partitioned else found.returns
+    for table in re.finditer(r"(?<!notices\.tell\()\{'([a-z-]+)'[,}]", found.body):
+        shape, values = described.get(table[1]), split(found.body, table.start())[1:]
+        if shape:
+            # The last value may be several.
+            several = values and re.search(r"\)$|^\.\.\.$", values[-1])
+            least = 0 if several else len(shape.names) - shape.optional
+            assert least <= len(values) - bool(several) <= len(shape.names), f"{table[1]}: {values}"
+
+
+@for_all(SCRIPTS)
 def test_replies_alike(found: Operation) -> None:
     """Scripts of a partition that check the revision answer in one shape and refuse in the same three words."""
     assert (found.name in PARTITIONED) == ("local refusal = partition.load()" in body(found.name))
@@ -200,13 +213,13 @@ def test_what_few_have_is_added_by_rare_keys() -> None:
 
 
 def split(text: str, start: int) -> list[str]:
-    """Return the arguments of a call whose bracket opens at `start`, in a text without comments."""
+    """Return what is in the bracket that opens at `start`, in a text without comments."""
     found, depth, begins = [], 0, start + 1
     for token in re.finditer(r"'(?:[^'\\]|\\.)*'|[][(){},]|\b(?:function|if|do|repeat|end|until)\b", text[start:]):
-        if token[0] in {",", ")"} and depth == 1:
+        if token[0] in {",", ")", "}"} and depth == 1:
             found.append(text[begins : start + token.start()].strip())
             begins = start + token.end()
-            if token[0] == ")":
+            if token[0] != ",":
                 break
         elif token[0] in {"(", "[", "{", "function", "if", "do", "repeat"}:
             depth += 1
