@@ -17,6 +17,8 @@ _REPLY: Final = Shape(("rows", "deliveries", "notices", "outbox_due", "due_ms", 
 Answer = Any
 """A named tuple: `code`, and the values that the header names."""
 
+_MISMATCH: Final = (KeyError, TypeError, IndexError)
+
 _Make = Callable[..., Answer]
 
 
@@ -40,7 +42,10 @@ class Answers:
 
     def read_row(self, answer: list[Any] | bytes) -> Answer:
         """Read the answer to one row: a plain text means `ok` and this text."""
-        return self._read(self._rows, answer if isinstance(answer, list) else [b"ok", answer])
+        try:
+            return self._rows[b"ok"](b"ok", answer) if isinstance(answer, bytes) else self._rows[answer[0]](*answer)
+        except _MISMATCH as error:
+            raise self._describe(answer if isinstance(answer, list) else [b"ok", answer], error) from error
 
     def read_rows(self, rows: list[Any]) -> Answer:
         """Read the `rows` of a reply: the answer to each, or the one answer of an operation that has no rows to answer."""
@@ -49,10 +54,13 @@ class Answers:
     def _read(self, known: Mapping[bytes, _Make], values: list[Any]) -> Answer:
         try:
             return known[values[0]](*values)
-        except (KeyError, TypeError, IndexError) as error:
-            word, count = (values or [b""])[0], len(values[1:])
-            msg = f"{self._name} answered {word!r} with {count} values, which its header does not describe: {error}"
-            raise OperationDefect(msg) from error
+        except _MISMATCH as error:
+            raise self._describe(values, error) from error
+
+    def _describe(self, values: list[Any], error: Exception) -> OperationDefect:
+        word, count = (values or [b""])[0], len(values[1:])
+        told = f"{self._name} answered {word!r} with {count} values, which its header does not describe: {error}"
+        return OperationDefect(told)
 
     def _answer(self, word: str, shape: Shape) -> _Make:
         return self._make(word, Shape(("code", *shape.names), shape.optional, shape.rest, shape.within))
@@ -65,8 +73,11 @@ class Answers:
         inner = [(shape.names.index(name), self._inner(name, *what)) for name, what in shape.within.items()]
         if not (inner or shape.rest):
             return made
+        plain = min([place for place, _read in inner], default=last)
 
         def make(*given: object) -> Answer:
+            if len(given) <= plain and not shape.rest:
+                return made(*given)
             values: list[Any] = list(given)
             if shape.rest:
                 values[last:] = [values[last:]]
