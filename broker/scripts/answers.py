@@ -6,6 +6,7 @@ values, or with a word that the header does not describe, is a defect. Pure; mus
 
 from collections import namedtuple
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from broker.model.problems import OperationDefect
@@ -17,24 +18,21 @@ _REPLY: Final = Shape(("rows", "deliveries", "notices", "outbox_due", "due_ms", 
 Answer = Any
 """A named tuple: `code`, and the values that the header names."""
 
-_MISMATCH: Final = (KeyError, TypeError, IndexError)
-
 _Make = Callable[..., Answer]
 
 
 class Answers:
     """The answers of one operation. A value that is absent reads as None."""
 
-    def __init__(self, operation: Operation, others: Mapping[str, "Answers"]) -> None:
-        """Take its description, and the answers of others, to which it may refer."""
+    def __init__(self, operation: Operation, others: "Callable[[str], Answers]") -> None:
+        """Take its description; `others` has the answers of operations, to which it may refer."""
         self._name = operation.name
         self._others = others
         described = dict(operation.returns)
         if operation.partitioned:
-            self._whole = {b"ok": self._answer("ok", described["ok"])}
+            self._whole = self._make_all({"ok": described["ok"]})
             described["ok"] = _REPLY
-        self._replies = {word.encode(): self._answer(word, shape) for word, shape in described.items()}
-        self._rows = {word.encode(): self._answer(word, shape) for word, shape in operation.row_returns.items()}
+        self._replies, self._rows = map(self._make_all, (described, operation.row_returns))
 
     def read(self, reply: list[Any]) -> Answer:
         """Read a whole reply; what an operation of a partition has in its `rows` is not read yet."""
@@ -42,10 +40,7 @@ class Answers:
 
     def read_row(self, answer: list[Any] | bytes) -> Answer:
         """Read the answer to one row: a plain text means `ok` and this text."""
-        try:
-            return self._rows[b"ok"](b"ok", answer) if isinstance(answer, bytes) else self._rows[answer[0]](*answer)
-        except _MISMATCH as error:
-            raise self._describe(answer if isinstance(answer, list) else [b"ok", answer], error) from error
+        return self._read(self._rows, [b"ok", answer] if isinstance(answer, bytes) else answer)
 
     def read_rows(self, rows: list[Any]) -> Answer:
         """Read the `rows` of a reply: the answer to each, or the one answer of an operation that has no rows to answer."""
@@ -54,30 +49,22 @@ class Answers:
     def _read(self, known: Mapping[bytes, _Make], values: list[Any]) -> Answer:
         try:
             return known[values[0]](*values)
-        except _MISMATCH as error:
-            raise self._describe(values, error) from error
+        except (KeyError, TypeError, IndexError) as error:
+            word, count = (values or [b""])[0], len(values[1:])
+            msg = f"{self._name} answered {word!r} with {count} values, which its header does not describe: {error}"
+            raise OperationDefect(msg) from error
 
-    def _describe(self, values: list[Any], error: Exception) -> OperationDefect:
-        word, count = (values or [b""])[0], len(values[1:])
-        told = f"{self._name} answered {word!r} with {count} values, which its header does not describe: {error}"
-        return OperationDefect(told)
+    def _make_all(self, described: Mapping[str, Shape]) -> Mapping[bytes, _Make]:
+        return {word.encode(): self._make(word, shape, "code") for word, shape in described.items()}
 
-    def _answer(self, word: str, shape: Shape) -> _Make:
-        return self._make(word, Shape(("code", *shape.names), shape.optional, shape.rest, shape.within))
-
-    def _make(self, title: str, shape: Shape) -> _Make:
+    def _make(self, title: str, shape: Shape, *first: str) -> _Make:
         """Return what makes a tuple of values."""
-        nothing = [None] * shape.optional
-        made: _Make = namedtuple(title.replace("-", "_"), shape.names, defaults=nothing)  # type: ignore[misc]  # noqa: PYI024
-        last = len(shape.names) - 1
-        inner = [(shape.names.index(name), self._inner(name, *what)) for name, what in shape.within.items()]
-        if not (inner or shape.rest):
-            return made
-        plain = min([place for place, _read in inner], default=last)
+        names, nothing = (*first, *shape.names), [None] * shape.optional
+        made: _Make = namedtuple(title.replace("-", "_"), names, defaults=nothing)  # type: ignore[misc]  # noqa: PYI024
+        last = len(names) - 1
+        inner = [(names.index(name), self._reader(name, each)) for name, each in shape.within.items()]
 
         def make(*given: object) -> Answer:
-            if len(given) <= plain and not shape.rest:
-                return made(*given)
             values: list[Any] = list(given)
             if shape.rest:
                 values[last:] = [values[last:]]
@@ -86,27 +73,23 @@ class Answers:
                     values[place] = read(values[place])
             return made(*values)
 
-        return make
+        return make if inner or shape.rest else made
 
-    def _inner(self, name: str, mark: str, what: Shape | str) -> Callable[[Any], Any]:
+    def _reader(self, name: str, shape: Shape) -> Callable[[Any], Any]:
         """Return what reads a value that has values within; an operation may have no list instead of an empty one."""
-        if isinstance(what, str):
-            return lambda value: self._others[what].read_row(value)  # noqa: PLW0108  (it may be the operation itself)
-        make = self._make(name, what)
-        if mark == "{":
+        if shape.kind == "@":
+            return lambda value: self._others(*shape.names).read_row(value)
+        make = self._make(name, shape)
+        if shape.kind == "{":
             return lambda value: make(*value) if value else None
         return lambda value: [make(*row) for row in value or ()]
 
 
-class AllAnswers(dict[str, Answers]):
-    """The answers of operations by name, each prepared when it is first asked for."""
+def find_answers(operations: Mapping[str, Operation]) -> Callable[[str], Answers]:
+    """Return what has the answers of operations by their names: they are prepared when they are first asked for."""
 
-    def __init__(self, operations: Mapping[str, Operation]) -> None:
-        """Take the descriptions."""
-        super().__init__()
-        self._operations = operations
+    @cache
+    def find(name: str) -> Answers:
+        return Answers(operations[name], find)
 
-    def __missing__(self, name: str) -> Answers:
-        """Prepare the answers of one operation."""
-        self[name] = Answers(self._operations[name], self)
-        return self[name]
+    return find

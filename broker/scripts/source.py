@@ -33,7 +33,7 @@ _WRITE = re.compile(
 """A command that writes, with the name of its key if it is a literal."""
 _UNLINK = re.compile(r"'(?:UNLINK|RENAME)'((?:,\s*key\.\w+)+)")
 """A command that writes to all keys that it names."""
-_CLOSING = {"(": ")", "{": "}"}
+_CLOSING = {")", "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,14 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The values of an answer or of a row, by name: how many of the last may be absent, and whether the last is all that is left.
-
-    `within` has what is inside a value: `(` for rows of a shape, `{` for one row or nothing, `@` for an answer to a row of the
-    named operation.
-    """
+    """Values by name: how many of the last may be absent, whether the last is a list of all that is left, and what is within."""
 
     names: tuple[str, ...] = ()
     optional: int = 0
     rest: bool = False
-    within: Mapping[str, "tuple[str, Shape | str]"] = field(default_factory=dict)
+    within: Mapping[str, "Shape"] = field(default_factory=dict)
+    kind: str = "("
+    """`(`: rows of this shape; `{`: one row or nothing; `@`: an answer to a row of the operation that is the only name."""
 
 
 @dataclass(frozen=True)
@@ -116,30 +114,26 @@ def fields(text: str) -> dict[str, str]:
 
 def parse_answers(text: str) -> Mapping[str, Shape]:
     """Read code words, each perhaps with its values in brackets; raises IndexError where a bracket does not end."""
-    words, found = _WORD.findall(text)[::-1], dict[str, Shape]()
-    while words:
-        word = words.pop()
-        found[word] = _parse_shape(words, ")") if words[-1:] == ["("] and words.pop() else Shape()
-    return found
+    codes = _parse_shape([")", *_WORD.findall(text)[::-1]], "(")
+    return {word: codes.within.get(word, Shape()) for word in codes.names}
 
 
-def _parse_shape(words: list[str], closing: str) -> Shape:
+def _parse_shape(words: list[str], kind: str) -> Shape:
     """Read names up to a bracket: those in square brackets may be absent, and one after a star is a list of all that is left."""
-    names, rest, within = list[str](), False, dict[str, tuple[str, Shape | str]]()
-    required = None
-    while (word := words.pop()) != closing:
+    names, required, rest, within = list[str](), None, False, dict[str, Shape]()
+    while (word := words.pop()) not in _CLOSING:
         match word:
             case "[":
                 required = len(names)
             case "*":
                 rest = True
             case "(" | "{":
-                within[names[-1]] = word, _parse_shape(words, _CLOSING[word])
+                within[names[-1]] = _parse_shape(words, word)
             case "@":
-                within[names[-1]] = word, words.pop()
+                within[names[-1]] = Shape((words.pop(),), kind=word)
             case _ if word != "]":
                 names.append(word)
-    return Shape(tuple(names), 0 if required is None else len(names) - required, rest, within)
+    return Shape(tuple(names), 0 if required is None else len(names) - required, rest, within, kind)
 
 
 def code(text: str) -> str:

@@ -20,7 +20,7 @@ from broker.model.names import Partition
 from broker.model.nodes.options import NodeConfig
 from broker.redis_core.operations.operation import delivery_rows, subid, subids
 from broker.redis_core.operations.subscriptions import encode_selector
-from broker.scripts.answers import AllAnswers
+from broker.scripts.answers import find_answers
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
 from broker.scripts.source import Operation, modules, operation, operations
@@ -34,7 +34,7 @@ T0: Final = 1_700_000_000_000
 
 FOLDER: Final = lua_directory()
 SCRIPTS: Final[Mapping[str, Operation]] = {name: operation(FOLDER, name) for name in operations(FOLDER)}
-ANSWERS: Final = AllAnswers(SCRIPTS)
+ANSWERS: Final = find_answers(SCRIPTS)
 
 PARTITIONED: Final = frozenset(
     name for name, found in SCRIPTS.items() if {"stale", "gone"} <= set(found.returns) and "now" in found.arguments
@@ -239,7 +239,7 @@ def answered(row: Any) -> Any:
 
 def check_described(found: Operation, reply: Any) -> None:
     """Raise OperationDefect if the header does not describe a reply, or the answers within."""
-    answers = ANSWERS[found.name]
+    answers = ANSWERS(found.name)
     read = answers.read(reply)
     if found.partitioned and read.code == b"ok":
         answers.read_rows(read.rows or [])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.model.problems import OperationDefect
-from broker.scripts.answers import AllAnswers, Answers
+from broker.scripts.answers import Answers, find_answers
 from broker.scripts.source import examine
 
 PARTITION = "-- Loads.\nlocal partition = {}\n\nfunction partition.load() return nil end\n"
@@ -17,7 +17,7 @@ def answers(tmp_path: Path, returns: str, body: str = "return {'ok'}") -> Answer
     (tmp_path / "lib").mkdir(exist_ok=True)
     (tmp_path / "lib" / "partition.lua").write_text(PARTITION)
     text = f"#!lua\n-- Do a thing.\n-- ARGV: now\n-- RETURNS: {returns}\n{body}\n"
-    return AllAnswers({"op": examine(tmp_path, "op", text)})["op"]
+    return find_answers({"op": examine(tmp_path, "op", text)})("op")
 
 
 def test_reply(tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ def test_answers(tmp_path: Path) -> None:
     """An answer has a code word and the names of its values: of rows, of one row, of another's answer, of all that is left."""
     said = "ok(gap entries(position item [key])\n--   [lock{jid} next@op]) gone | ok(now *words)"
     found = operation(folder(tmp_path, op=HEADER.replace("ok | ok gone", said) + "return {'ok'}\n"), "op")
-    within: dict[str, tuple[str, Shape | str]] = {
-        "entries": ("(", Shape(("position", "item", "key"), 1)),
-        "lock": ("{", Shape(("jid",))),
-        "next": ("@", "op"),
+    within = {
+        "entries": Shape(("position", "item", "key"), 1),
+        "lock": Shape(("jid",), kind="{"),
+        "next": Shape(("op",), kind="@"),
     }
     assert found.returns == {"ok": Shape(("gap", "entries", "lock", "next"), 2, within=within), "gone": Shape()}
     assert found.row_returns == {"ok": Shape(("now", "words"), rest=True)}

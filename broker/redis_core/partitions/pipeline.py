@@ -414,7 +414,7 @@ class PartitionPipeline:
         if self._unread is None:
             return
         (record, kind, requests, read, name), self._unread = self._unread, None
-        call, results, answers = CALLS[kind], list[Outcome](), self._server.answers[name]
+        call, results, answers = CALLS[kind], list[Outcome](), self._server.answers(name)
         try:
             parts = (
                 [replace(read, rows=answers.read_rows(read.rows))]

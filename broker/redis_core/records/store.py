@@ -169,7 +169,7 @@ class NodeStore:
                 if isinstance(reply, Exception):
                     log.error("a partition cannot be counted", node=each.node, partition=each.number, error=str(reply))
                 elif reply.code == b"ok":
-                    found[each] = read_counts(self._server.answers["stats"].read_rows(reply.rows))
+                    found[each] = read_counts(self._server.answers("stats").read_rows(reply.rows))
         return found
 
     async def find_changed(self, after_ms: int, upto_ms: int) -> set[str]:

@@ -20,7 +20,7 @@ from broker.redis_core.redis_client.node import CALL, PATIENCE, RedisNode, drop_
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import SentinelNode, Sentinels
 from broker.redis_url import Topology, read_url
-from broker.scripts.answers import AllAnswers, Answer
+from broker.scripts.answers import Answer, find_answers
 from broker.scripts.packaging import library
 from broker.scripts.source import Operation, operation, operations
 from broker.settings import Packaging
@@ -60,7 +60,7 @@ class Server:
         """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is their library's name."""
         self._link = link
         self.operations = operations
-        self.answers = AllAnswers(operations)
+        self.answers = find_answers(operations)
         self.library = library
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
@@ -121,7 +121,7 @@ class Server:
         """
         replies: list[Any] = await self._limit_wait(self._link.send(calls))
         return [
-            fault(reply) if isinstance(reply, Exception) else self.answers[str(call[1])].read(reply)
+            fault(reply) if isinstance(reply, Exception) else self.answers(str(call[1])).read(reply)
             for call, reply in zip(calls, replies, strict=True)
         ]
 

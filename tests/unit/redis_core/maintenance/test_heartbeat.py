@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.maintenance.heartbeat import ALL_SENT_MS, Heartbeat, HeartbeatResult
-from broker.scripts.answers import AllAnswers, Answer
+from broker.scripts.answers import Answer, find_answers
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 
@@ -48,7 +48,7 @@ class Heart:
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
         reply = [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by, 1]
-        return AllAnswers(self.operations)["heartbeat"].read(reply)
+        return find_answers(self.operations)("heartbeat").read(reply)
 
 
 class Turns:

@@ -58,7 +58,7 @@ from broker.redis_core.operations.operation import (
     refuse,
 )
 from broker.redis_core.registry.rows import CALLS
-from broker.scripts.answers import AllAnswers
+from broker.scripts.answers import find_answers
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation, operations
 
@@ -117,7 +117,7 @@ SAMPLES: tuple[Any, ...] = (
     AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
     NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
 )
-ANSWERS = AllAnswers({name: operation(lua_directory(), name) for name in operations(lua_directory())})
+ANSWERS = find_answers({name: operation(lua_directory(), name) for name in operations(lua_directory())})
 SHARED = {"now", "revision", "frontend", "number", "once_ms", "retry"}
 
 
@@ -159,11 +159,11 @@ def test_results() -> None:
 
 def _result(kind: type, answer: Any, command: Any = None) -> Any:
     """Return the result of the answer to one row."""
-    return CALLS[kind].result(command, ANSWERS[CALLS[kind].operation].read_row(answer), RECORD)
+    return CALLS[kind].result(command, ANSWERS(CALLS[kind].operation).read_row(answer), RECORD)
 
 
 def _read(*reply: Any) -> OperationReply:
-    named = ANSWERS["sweep"].read([b"ok", *reply])
+    named = ANSWERS("sweep").read([b"ok", *reply])
     read = OperationReply.read(named, RECORD.partition(0), RECORD.config)
     assert read is not None
     return read
@@ -173,7 +173,7 @@ def test_reply() -> None:
     """Every partition script answers in one shape."""
     read = _read([1], [], [], 1, 7, 1, 9)
     assert (read.rows, read.outbox_due, read.due_ms, read.more, read.token) == ([1], True, 7, True, 9)
-    assert OperationReply.read(ANSWERS["sweep"].read([b"stale"]), RECORD.partition(0), RECORD.config) is None
+    assert OperationReply.read(ANSWERS("sweep").read([b"stale"]), RECORD.partition(0), RECORD.config) is None
     assert _read(None, None, None, None, 0, 0, 9) == _read([], [], [], 0, 0, 0, 9)
 
 
@@ -236,7 +236,7 @@ def test_what_a_script_tells() -> None:
 def test_outbox() -> None:
     """A page has the entries as the script returns them; what a name says is read from it."""
     reply = _read([], [], [], 1, 0, 1, 9)
-    rows = ANSWERS["read_outbox"].read_rows([9, [b"child/1-0/i1/0/2-0/0/n", 3, b"end"], [b"later/x", 1]])
+    rows = ANSWERS("read_outbox").read_rows([9, [b"child/1-0/i1/0/2-0/0/n", 3, b"end"], [b"later/x", 1]])
     page = CALLS[ReadOutbox].result(ReadOutbox("n", "i1", 0, ("m",)), replace(reply, rows=rows), RECORD)
     child, later = Entry("child/1-0/i1/0/2-0/0/n", 3, (b"end",)), Entry("later/x", 1, ())
     assert page == OutboxPage(9, (child, later), more=True)
