@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 TARGET_SHARE: Final = 0.95
 """The share of waits that the target must hold for."""
 
-GREATEST_GROWTH: Final = 8.0
+GREATEST_GROWTH: Final = 4.0
 """How many times the demand is tried at most."""
 
-_GROWTH_STEPS: Final = 8
-"""Halvings of the growth: each replays once, and eight leave 3 % of the demand at most."""
+_GROWTH_STEPS: Final = 7
+"""Halvings of the growth: each replays once, and seven leave 3 % of the demand at most."""
 
 _NEVER: Final = math.inf
 
@@ -205,11 +205,16 @@ def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
 
 
 def _growth(trace: Trace, target_ms: float, credit: int, offered: float) -> float:
+    def holds(factor: float) -> bool:
+        return p95(trace.scaled(factor).waits(credit)) <= target_ms
+
     # With more work than workers could ever do, waits only grow.
     low, high = 0.0, min(GREATEST_GROWTH, 1.5 * credit / offered) if offered else GREATEST_GROWTH
+    if holds(high):
+        return high
     for _ in range(_GROWTH_STEPS):
         middle = (low + high) / 2
-        if p95(trace.scaled(middle).waits(credit)) <= target_ms:
+        if holds(middle):
             low = middle
         else:
             high = middle
