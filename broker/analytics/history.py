@@ -26,7 +26,7 @@ from broker.analytics.source import columns
 from broker.analytics.source.offsets import Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
-from broker.journal.schema import JournalPartition
+from broker.journal.schema import NAMED, JournalPartition
 from broker.scaling.usage import Usage
 
 MARK: Final = "stanzaq-history.json"
@@ -62,7 +62,7 @@ WAITING: Final = StructType(
     [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
 )
 
-_ADDED: Final = frozenset({"collected", "limits", "retry_delay", "policies"})
+_ADDED: Final = frozenset({"collected", "limits", "retry_delay", "policies", *NAMED})
 """Columns that the files of earlier versions do not have."""
 
 _RARE: Final = frozenset({"gaps", "process_usage"})

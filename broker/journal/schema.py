@@ -62,6 +62,9 @@ FIELDS: Final = (
 STORED: Final = ("type", "closed", "lock", "reason")
 """The fields in the stream; `lock` is the lock's line in `inflight` (docs/operations.md), which has the other values."""
 
+NAMED: Final = ("publisher", "key")
+"""More fields of the records of nodes whose option `stanzaq#journal` names them: texts, missing where there is none."""
+
 VERSION: Final = "version"
 """A field for records of a later form, with a number from 2 on: records of today do not need it."""
 
@@ -124,4 +127,5 @@ def record(stored: Mapping[bytes, bytes]) -> dict[str, str | int]:
         "bytes": int(size),
         "token": int(token),
         "reason": stored[b"reason"].decode(),
+        **{name: stored[name.encode()].decode() for name in NAMED if name.encode() in stored},
     }

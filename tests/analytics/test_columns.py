@@ -75,6 +75,18 @@ def test_fields_of_another_version() -> None:
         attempts(PLACE, [entry(1, stored), entry(2, lacking)])
 
 
+def test_named() -> None:
+    """The publisher and the key are there where the node's option names them; a record without them is as before."""
+    stored = dict(Journals.record(7, T0))
+    entries = [entry(1, stored), entry(2, {**stored, "publisher": "é@x", "key": "k"}), entry(3, {**stored, "key": "k"})]
+    rows = attempts(PLACE, entries).to_pylist()
+    assert [(row["publisher"], row["key"], row["token"]) for row in rows] == [
+        (None, None, 7),
+        ("é@x", "k", 7),
+        (None, "k", 7),
+    ]
+
+
 def test_a_log_of_another_version() -> None:
     """So are those of an entry of the log."""
     stored = {"by": "a@x", "body": "x", "id": "i"}

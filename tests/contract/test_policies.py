@@ -57,7 +57,7 @@ OPTIONS = {
     "retry_delay": REST, "retry_backoff": BACKOFF, "retry_jitter": JITTER, "max_deliveries": ATTEMPTS,
     "rate": f"{RATE}/s", "rate_burst": BURST, "max_in_flight": MOST,
     "rate_by_key": f"{RATE_OF_KEY}/s", "max_in_flight_by_key": MOST_OF_KEY, "publish_rate": f"{PUBLISH_RATE}/s",
-    "fair": "key", "fair_weights": "gold=3", "result_seconds": 600,
+    "fair": "key", "fair_weights": "gold=3", "result_seconds": 600, "journal": "publisher key",
 }  # fmt: skip
 OF_ONE_PARTITION = {f"stanzaq#{name}" for name in ("rate", "rate_burst", "max_in_flight", "publish_rate")}
 TICKS = 2

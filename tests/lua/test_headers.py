@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker import keys
-from broker.journal.schema import STORED, AttemptEnd
+from broker.journal.schema import NAMED, STORED, AttemptEnd
+from broker.model.nodes.options import JOURNALED
 from broker.model.problems import Problem
 from broker.redis_core.registry.rows import ROWS
 from broker.scripts.packaging import library
@@ -291,8 +292,9 @@ def test_every_command_has_its_script() -> None:
 def test_journal() -> None:
     """The records that Lua writes are those of `broker/journal/schema.py`."""
     text = module_files(FOLDER)["journal"].read_text("utf-8")
-    calls = re.findall(r"'\*',(.*?reason\))", text, re.DOTALL)
+    calls = re.findall(r"'\*',(.*?reason[,)])", text, re.DOTALL)
     assert [tuple(re.findall(r"'(\w+)',", call)) for call in calls] == [STORED] * text.count("'XADD'")
+    assert tuple(re.findall(r"(\w+) = '", text.partition("NAMED = {")[2].partition("}")[0])) == NAMED == JOURNALED
     closings = "".join(code(path.read_text("utf-8")) for path in FOLDER.rglob("*.lua"))
     kinds = set(re.findall(r"journal\.add\('([a-z-]+)'", closings))
     kinds |= set(re.findall(r"lock_end\.(?:release|lose)\([\w.]+, '([a-z-]+)'", closings))

@@ -80,6 +80,7 @@ configs = st.builds(
     max_in_flight_by_key=st.integers(0, 1_000_000),
     fair=st.sampled_from(Fair),
     fair_weights=st.sampled_from(["", "a=3", "a=0.01\nb = c=99.999"]),
+    journal=st.sampled_from(["", "key", "publisher key"]),
     dead_letter_node=st.sampled_from([None, "", "n/dead", "elsewhere"]),
     dedupe=st.sampled_from(Dedupe),
     dedupe_seconds=st.integers(1, 604_800),
@@ -146,6 +147,10 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         ("stanzaq#max_in_flight", ("-1",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#max_in_flight", ("1000001",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#fair", ("keys",), Problem.NOT_ACCEPTABLE),
+        *(
+            ("stanzaq#journal", (bad,), Problem.NOT_ACCEPTABLE)
+            for bad in ("keys", "publisher,key", "key\n", "9" * 10**6)
+        ),
         *(("stanzaq#fair_weights", (bad,), Problem.NOT_ACCEPTABLE) for bad in BAD_WEIGHTS),
         ("stanzaq#rate_burst", ("all",), Problem.NOT_ACCEPTABLE),
         ("stanzaq#retention_seconds", ("1e3",), Problem.NOT_ACCEPTABLE),
@@ -203,6 +208,13 @@ def test_weights() -> None:
     )
     off = change_config(config, {"stanzaq#fair": ("none",)})
     assert (off.fair_tenants, off.weights, off.fair_weights) == ("", (), config.fair_weights)
+
+
+def test_words() -> None:
+    """stanzaq#journal: words in any order, each once."""
+    assert change_config(NodeConfig(), {"stanzaq#journal": (" key  publisher key",)}) == NodeConfig(
+        journal="publisher key"
+    )
 
 
 def test_accepted() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.analytics.faults import Unreadable
-from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, AttemptEnd, JournalPartition, record
+from broker.journal.schema import FIELDS, LOGGED, NAMED, STORED, VERSION, AttemptEnd, JournalPartition, record
 
 Entry = tuple[bytes, Sequence[bytes]]
 """An id, and names and values in turn, as Redis gives them."""
@@ -37,6 +37,7 @@ ATTEMPTS: Final = pa.schema(
     [
         *_PLACE,
         *((field.name, _type(field.name, field.unit, field.type)) for field in FIELDS),
+        *((name, pa.string()) for name in NAMED),
         ("position", pa.string()),
         ("wait_ms", pa.int64()),
         ("held_ms", pa.int64()),
@@ -114,11 +115,16 @@ def _attempts(
         "bytes": size.cast(pa.int64()),
         "token": token.cast(pa.int64()),
         "reason": reasons,
+        **{name: _named(stored.get(name.encode()), len(entries)) for name in NAMED},
         "position": position,
         "wait_ms": wait,
         "held_ms": pc.subtract(closed, since),
     }
     return _batch(ATTEMPTS, partition, entries, read)
+
+
+def _named(values: Sequence[bytes | None] | None, rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.string()) if values is None else _text(values)
 
 
 def log(partition: JournalPartition, entries: Sequence[Entry]) -> pa.RecordBatch:

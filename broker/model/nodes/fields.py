@@ -109,6 +109,21 @@ class Rate:
 
 
 @frozen
+class Words:
+    """Reads some of these words, in any order, with blanks between; an empty text is none."""
+
+    known: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """Read the words, in the order of those that are known."""
+        found = set(text.split(" ")) - {""}
+        if not found <= set(self.known):
+            msg = f"must be {' or '.join(self.known)}, or several of these with blanks between; or empty for none"
+            raise ValueError(msg)
+        return " ".join(word for word in self.known if word in found)
+
+
+@frozen
 class Weights:
     """Reads lines like `KEY=3`: up to `most` names with a weight each, in up to so many bytes."""
 

@@ -11,7 +11,19 @@ from typing import Final
 from broker.model.frozen import frozen
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.nodes import destinations
-from broker.model.nodes.fields import Decimal, Option, Rate, Text, Weights, Whole, boolean, decimal, rate_rule, values
+from broker.model.nodes.fields import (
+    Decimal,
+    Option,
+    Rate,
+    Text,
+    Weights,
+    Whole,
+    Words,
+    boolean,
+    decimal,
+    rate_rule,
+    values,
+)
 from broker.model.nodes.tree import MAX_CHILDREN, Association, NodeType
 
 _DEAD: Final = f"/{destinations.DEAD}"
@@ -29,6 +41,8 @@ MAX_PARTITIONS: Final = 1_024
 MAX_RESULT_SECONDS: Final = 30 * 86_400
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
 MAX_RETENTION_BYTES: Final = 2**40
+JOURNALED: Final = ("publisher", "key")
+"""What the journal may name beside an item."""
 
 
 class Dedupe(Enum):
@@ -114,6 +128,7 @@ class NodeConfig:
     retention_items: int = 0
     retention_bytes: int = 0
     result_seconds: int = 3600
+    journal: str = ""
     groups: str = ""
     multi_subscribe: bool = False
     notify_delete: bool = True
@@ -194,6 +209,7 @@ class NodeConfig:
             "by_key": self.limits_by_key,
             "result_ms": str(self.result_seconds * 1000),
             "fair": self.fair_tenants,
+            "journal": self.journal,
         }
 
     @property
@@ -444,6 +460,14 @@ OPTIONS: Final = (
         "text-single",
         "Seconds for which the end of an item stays readable, if its publisher asked for that (0: it is only told)",
         Whole(0, MAX_RESULT_SECONDS),
+    ),
+    Option(
+        "stanzaq#journal",
+        "journal",
+        "text-single",
+        "What the journal names beside an item: publisher, key, or both with a blank between (empty: neither)",
+        Words(JOURNALED),
+        of_queues=True,
     ),
     Option(
         "stanzaq#groups",

@@ -18,6 +18,7 @@ local function unlock(flight)
   write_buffer.add('ZREM', key.lock_deadlines, flight.position)
   write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the test.
+  if call.partition_before.journal then journal.note_named(flight) end
   if call.partition_before.confirms then confirmations.remove(flight.position) end
   if call.partition_before.keyed then key_limits.unlock(flight.position) end
   if call.partition_before.referenced then references.free(flight) end

@@ -8,7 +8,7 @@ local expiry = {LIMIT = 200, BYTES = 1048576}
 local function expire(position, entry, attempts)
   local line = inflight.line(inflight.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition_stamp,
     #entry.body, inflight.holder(''), items.name(position, entry))
-  journal.add('perished', {line = line}, '')
+  journal.add('perished', {line = line, named = call.partition_before.journal and journal.find_named(entry)}, '')
   items.drop(position, entry)
   group_order.remove(position)
   outcomes.note_end(position, items.name(position, entry), 'expired', '', '')
