@@ -143,19 +143,6 @@ def test_a_damaged_partition(journals: Journals, queue: Queue, command: tuple[st
         partition_states(Servers(journals.url), Options(journals.url))
 
 
-def test_a_user_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
-    """With what docs/operations.md adds for a cluster, the user of reports reads all of it."""
-    try:
-        for node in redis_cluster.running():
-            make_user(node.url, "reports", "+cluster|slots", "+cluster|nodes")
-        url = as_user(on_cluster.url, "reports")
-        assert taken(url=url) == EXPECTED
-        assert partition_states(Servers(url), Options(url)) == {}
-    finally:
-        for node in redis_cluster.running():
-            redis_cluster.ask(node, "ACL", "DELUSER", "reports")
-
-
 def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
     """All masters are read, each by tasks of its own."""
     assert numbers(spark.read.format("stanzaq").option("url", on_cluster.url).load()) == EXPECTED
@@ -209,6 +196,22 @@ def half_moved(cluster: RedisCluster, key: str, *moved: str) -> Iterator[None]:
     finally:
         cluster.move(slot, target)
         cluster.move(slot, owner)
+
+
+def test_a_user_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
+    """With what docs/operations.md adds for a cluster, the user of reports reads all of it."""
+    try:
+        for node in redis_cluster.running():
+            make_user(node.url, "reports", "+cluster|slots", "+cluster|nodes", "+asking")
+        url = as_user(on_cluster.url, "reports")
+        assert taken(url=url) == EXPECTED
+        key = keys.of_partition("journal", PARTITIONS[0])
+        with half_moved(redis_cluster, key, key):
+            assert taken(url=url) == EXPECTED
+        assert partition_states(Servers(url), Options(url)) == {}
+    finally:
+        for node in redis_cluster.running():
+            redis_cluster.ask(node, "ACL", "DELUSER", "reports")
 
 
 def test_a_stream_on_its_way(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
