@@ -132,7 +132,7 @@ def test_no_machine_paths() -> None:
 
 def test_setup_is_posix_shell() -> None:
     """The set-up scripts are plain POSIX shell, and shellcheck, where it is installed, reports nothing."""
-    scripts = [ROOT / "deploy" / "local" / "setup.sh", ROOT / "deploy" / "image_test.sh"]
+    scripts = [ROOT / "deploy" / name for name in ("local/setup.sh", "image_test.sh", "entrypoint.sh")]
     for script in scripts:
         assert script.read_text().startswith("#!/bin/sh\n")
         subprocess.run(["sh", "-n", script], check=True, timeout=30)
