@@ -30,6 +30,7 @@ _ALWAYS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 # Without remote executors, only this machine has to reach the driver.
+_PACKAGE: Final = Path(__file__).parent.parent
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
@@ -74,7 +75,9 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
             yield spark
         else:
             with tempfile.TemporaryDirectory(prefix="stanzaq-") as directory:
-                spark.sparkContext.addPyFile(str(_pack_program(Path(directory))))
+                # Not as Python files: Spark imports these for its own functions, but not where it reads a data source. Unpacked
+                # in the folder where executors work, all of their processes find it.
+                spark.sparkContext.addArchive(f"{_pack_program(Path(directory))}#{_PACKAGE.name}")
                 yield spark
     finally:
         spark.stop()
@@ -94,10 +97,9 @@ def _make_spark_home() -> "tempfile.TemporaryDirectory[str]":
 
 
 def _pack_program(directory: Path) -> Path:
-    """Pack the part of this program that executors need."""
-    package = Path(__file__).parent.parent
+    """Pack the part of this program that executors need: the content of one package."""
     archive = directory / "stanzaq.zip"
     with zipfile.ZipFile(archive, "w") as packed:
-        for path in sorted(package.rglob("*.py")):
-            packed.write(path, path.relative_to(package.parent))
+        for path in sorted(_PACKAGE.rglob("*.py")):
+            packed.write(path, path.relative_to(_PACKAGE))
     return archive
