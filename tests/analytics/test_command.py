@@ -198,9 +198,17 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
 def test_bad_input(  # noqa: PLR0917  (fixtures and cases)
-    played: Run, journals: Journals, nowhere: Path, words: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+    played: Run,
+    journals: Journals,
+    nowhere: Path,
+    words: dict[str, Any],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What cannot be done is one line that says why and what to do, code 1, and nothing written."""
+    # Nobody will answer a moment later.
+    monkeypatch.setattr("broker.analytics.source.servers.time.sleep", lambda _seconds: None)
     asked: dict[str, Any] = {"source": "redis", "url": journals.url, "out": nowhere, **words}
     assert report.capacity(Asked(**asked)) == 1
     shown = capsys.readouterr()

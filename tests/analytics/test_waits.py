@@ -52,8 +52,7 @@ def test_ninety_days(spark: SparkSession, tmp_path: Path) -> None:
     attempts = add_waits(tables.attempts(spark, tmp_path / "attempts.parquet", rows)).localCheckpoint()
     nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts, None)
     span = Span(T, T + long)
-    steps = timeline(attempts, nobody, span).localCheckpoint()
-    [row] = peaks(steps).collect()
+    [row] = peaks(timeline(attempts, nobody, span)).collect()
     assert (row.arrived, row.waiting_most > 0, row.in_flight_mean) == (2, True, pytest.approx(300 / long))
 
 
