@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -83,6 +84,13 @@ def test_page_says_what_there_is(page: _Page) -> None:
     assert "12 records of jobs, partition 1, before 1767225600000-0" in text
     assert "nan" not in text.lower().split()
     assert {kind.value for kind in AttemptEnd} - {"perished"} <= set(page.text)
+
+
+def test_any_length_has_ticks() -> None:
+    """For no length of the interval matplotlib warns that it finds no ticks, as once for three minutes."""
+    last = node().moments[-1]
+    short = tuple(replace(last, begin=last.begin + timedelta(seconds=8 * step)) for step in range(21))
+    assert "<svg" in html.page(report(replace(node(), moments=short)))
 
 
 def test_page_takes_its_colours_from_its_style() -> None:

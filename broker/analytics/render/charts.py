@@ -140,8 +140,8 @@ def _time_axis(axes: Axes) -> None:
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
     axes.tick_params(axis="x", pad=6)
-    # With fewer than twice the least ones and one, some lengths fit no unit, such as 151 s.
-    axes.xaxis.set_major_locator(_Ticks(minticks=3, maxticks=7))
+    # With a narrower range some lengths fit no unit, such as 151 s.
+    axes.xaxis.set_major_locator(_Ticks(minticks=2, maxticks=7))
     first, last = axes.get_xlim()
     form = next((form for days, form in _CLOCKS if last - first < days), "%d %b")
     axes.xaxis.set_major_formatter(lambda value, _: _date(value).strftime(form).removesuffix("00000"))
