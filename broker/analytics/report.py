@@ -187,7 +187,7 @@ def _demand(seen: _Seen) -> figures.Demand:
 
 def _target(seen: _Seen, capacity: figures.Capacity) -> figures.Target:
     waits, late = (sum(row[name] for row in seen.hours) for name in ("waits", "late"))
-    missed = [row for row in seen.hours if row.late > _LATE * row.waits]
+    missed = [row for row in seen.hours if _missed(row)]
     of_busiest = [row for row in seen.hours if seen.busiest and _overlaps(row, seen.busiest)]
     counted, behind = (sum(row[name] for row in of_busiest) for name in ("waits", "late"))
     share, busiest = (part / whole if whole else 0.0 for part, whole in ((late, waits), (behind, counted)))
@@ -200,6 +200,11 @@ def _target(seen: _Seen, capacity: figures.Capacity) -> figures.Target:
         since=moment(max(seen.span.begin, missed[0].begin)) if missed else None,
         cause=_find_cause(seen, missed or seen.hours, capacity) if fails else None,
     )
+
+
+def _missed(row: Row) -> bool:
+    missed: bool = row.late > _LATE * row.waits
+    return missed
 
 
 def _overlaps(row: Row, busiest: Busiest) -> bool:
@@ -217,7 +222,7 @@ def _find_cause(seen: _Seen, missed: list[Row], capacity: figures.Capacity) -> f
         return figures.Cause.IN_FLIGHT if full and too_few else figures.Cause.RATE
     if served and sum(row.expired for row in missed) > _MANY * served:
         return figures.Cause.TIMEOUTS
-    others = [row for row in seen.hours if row not in missed and row.served]
+    others = [row for row in seen.hours if row.served and not _missed(row)]
     if served and others:
         took, usual = (sum(row.work_ms for row in rows) / sum(row.served for row in rows) for rows in (missed, others))
         if took > _SLOWER * usual:

@@ -14,7 +14,8 @@ from broker.analytics.quantities import duration, number, rate, share, write_cou
 _TIGHT: Final = 0.15
 """With less headroom than this, an ordinary busy day is too much."""
 
-_SHOWN_PERISHED: Final = 0.01
+_SHOWN: Final = 0.01
+"""A smaller share of lost items is not worth a word."""
 
 _SOON_DAYS: Final = 30.0
 """What will be missed within so many days belongs to this week's work."""
@@ -93,14 +94,21 @@ def _measured(node: Node, target_s: float) -> str:
     """Say how the target was held in the interval, and why not."""
     target, wait, perished = node.target, node.latency.wait, node.waste.perished
     p95 = "" if wait is None else f"p95 wait {duration(wait.p95_ms / 1000)} for a target of {duration(target_s)}"
-    lost = perished / (perished + node.waste.items) if perished else 0.0
-    expired = f"; {share(lost)} of the items expired before anybody got them" if lost > _SHOWN_PERISHED else ""
+    items = max(1, perished + node.waste.items)
+    lost = "".join(
+        f"; {share(many / items)} of the items {words}"
+        for many, words in (
+            (perished, "expired before anybody got them"),
+            (node.waste.dead_lettered, "became dead letters"),
+        )
+        if many > _SHOWN * items
+    )
     if target.cause is None:
-        return f"target held: {p95}{expired}" if p95 else f"target held{expired}"
+        return f"target held: {p95}{lost}" if p95 else f"target held{lost}"
     when = f" since {target.since:%Y-%m-%d %H:%M}" if target.since else ""
     hours = f" in {target.missed_hours:,} of {write_count(target.hours, 'hour')}" if target.hours > 1 else ""
     late = f"{share(target.late_share)} of waits were too long"
-    return f"target missed{hours}{when} by {_name(node)}: {late}, {p95 or 'most never ended'}{expired}"
+    return f"target missed{hours}{when} by {_name(node)}: {late}, {p95 or 'most never ended'}{lost}"
 
 
 def _name(node: Node) -> str:

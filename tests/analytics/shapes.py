@@ -100,3 +100,9 @@ def bursts() -> Shape:
 def batches() -> Shape:
     """Let twenty items come at once, every two seconds, for ten minutes."""
     return _make("batches", (second * 2_000.0 + 1 for second in range(300) for _ in range(20)), 500)
+
+
+def slower() -> Shape:
+    """Let an item come each second for three hours; in the last one each takes three times as long."""
+    arrivals = [second * 1_000.0 for second in range(1, 3 * 3_600)]
+    return Shape("slow", arrivals, [3_000.0 if at < 2 * HOUR_MS else 9_000.0 for at in arrivals])

@@ -1,6 +1,7 @@
 """Demand and target by hour, over ninety days, against the same in plain Python: what a planner decides by."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,7 +13,7 @@ from broker.analytics.verdict import State, verdict
 from broker.scaling.costs import read_costs
 from tests.analytics import shapes
 from tests.analytics.shapes import DAY_MS, HOUR_MS, Shape
-from tests.analytics.simulator import BEGAN_MS, Run
+from tests.analytics.simulator import BEGAN_MS, Laws, Mishaps, Run, exponential, simulate
 from tests.analytics.tables import inputs, time
 
 TARGET_S = 2.0
@@ -23,8 +24,14 @@ WORKERS = {"daily": 11, "young": 5}
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
-    """Let too few workers do what comes."""
-    return {shape.node: shape.run(WORKERS[shape.node]) for shape in (DAILY, YOUNG)}
+    """Let too few workers do what comes, or something else hold them back."""
+    late = Laws(exponential(1_000), exponential(1_000), (1,) * 4, Mishaps(expired=0.2, lock_ms=60_000), node="timeouts")
+    return {
+        **{shape.node: shape.run(WORKERS[shape.node]) for shape in (DAILY, YOUNG)},
+        **{name: replace(shapes.batches(), node=name).run(4) for name in ("bound", "rate")},
+        "timeouts": simulate(late, 2_000),
+        "slow": shapes.slower().run(6),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +41,15 @@ def nodes(spark: SparkSession, runs: dict[str, Run], tmp_path_factory: pytest.Te
     standing = [
         {"node": name, "incarnation": "8e71964d", "at": end, "credit": many, "subscribers": many, "policies": "delays"}
         for name, many in WORKERS.items()
+    ]
+    standing += [
+        {"node": name, "incarnation": "8e71964d", "at": end, "credit": credit, "subscribers": 1, "limits": limits}
+        for name, credit, limits in (
+            ("bound", 20, "4 0 0 0"),
+            ("rate", 20, "0 5 1000 1"),
+            ("timeouts", 4, None),
+            ("slow", 6, None),
+        )
     ]
     given = inputs(spark, tmp_path_factory.mktemp("hours"), list(runs.values()), standing)
     prices = report.Prices(read_costs(), 2.0)
@@ -96,6 +112,21 @@ def test_week(nodes: dict[str, Node]) -> None:
         if (each.weekday, each.hour) != (3, 0):
             lasted = 3_600 * (thursdays if each.weekday in {3, 4, 5, 6, 0, 1} else 12)
             assert each.rate_per_s == pytest.approx(counts[each.weekday, each.hour] / lasted, rel=0.01, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("bound", Cause.IN_FLIGHT),
+        ("rate", Cause.RATE),
+        ("timeouts", Cause.TIMEOUTS),
+        ("slow", Cause.SLOW),
+    ],
+)
+def test_causes(nodes: dict[str, Node], name: str, cause: Cause) -> None:
+    """What held the workers back is named: the node's own bound, locks that expired, or workers that became slow."""
+    assert (nodes[name].target.cause, verdict(nodes[name], TARGET_S).state) == (cause, State.MISSED)
+    assert cause.value in verdict(nodes[name], TARGET_S).words
 
 
 def test_what_is_not_replayed(nodes: dict[str, Node]) -> None:

@@ -50,6 +50,7 @@ NOTHING = {"attempts": 0, "perished": 0}
             State.ENOUGH,
             f"{HELD}; 20 % of the items expired before anybody got them",
         ),
+        (_with(waste={"dead_lettered": 30}), State.ENOUGH, f"{HELD}; 3 % of the items became dead letters"),
         (_with(capacity={"credit_now": 0}), State.IDLE, f"{HELD}; no subscriber has credit now"),
         (_with(capacity={"credit": None}), State.GONE, f"{HELD}; the node was deleted"),
         (

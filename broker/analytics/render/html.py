@@ -106,7 +106,7 @@ def _node(node: Node, number_: int, target_s: float, *, drawn: bool) -> str:
     return (
         f'<section class="{_class(judged.state.value)}"><h2 id="node-{number_}">{escape(node.node)}</h2>'
         f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>{remedy}'
-        f'<div class="grid wide">{_week(node)}{figures}</div>'
+        f'<div class="grid wide">{_week(node) if drawn else ""}{figures}</div>'
         f'<div class="grid">{"".join(map(_theme, themes(node)))}{_write_what_if(node)}</div>'
         f'<div class="grid wide">{_shares("Subscribers", node.subscribers)}{_shares("Partitions", node.partitions)}</div>'
         "</section>\n"
