@@ -1,13 +1,14 @@
 """The data source as a stream: `spark.readStream.format("stanzaq")`, increment by increment. Knows Spark's side.
 
 An offset is, for each partition, the last entry read and how many had been added until then. So the number of unread
-entries is exact, even when a partition was idle until its records were dropped for their age.
+entries is exact, even when a partition was idle until its records were dropped for their age, or was missing for a time.
 """
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -26,6 +27,9 @@ from broker.journal.schema import JournalPartition
 
 SparkOffsets = dict[str, str]
 """Offsets as Spark stores them: JSON."""
+
+_ABSENT: Final = " absent"
+"""Follows the offset of a stream that is missing, in increments that were read without it."""
 
 
 class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -72,12 +76,15 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is None and self._waits_for_more(start, found):
             return start
         if isinstance(limit, ReadMaxRows):
-            return self._servers.persist(partial(self._limit, start, found, limit.max_rows))
-        ends = _end_offsets(found)
-        # An offset never goes back, though a restored Redis may.
-        return {
-            partition: end if _behind(start, partition, end) else start[partition] for partition, end in ends.items()
-        }
+            ends = self._servers.persist(partial(self._limit, start, found, limit.max_rows))
+        else:
+            # An offset never goes back, though a restored Redis may.
+            ends = {
+                name: end if _behind(start, name, end) else str(_start(start, name))
+                for name, end in _end_offsets(found).items()
+            }
+        # A stream that is missing now may come back, and then is read from where it was.
+        return {name: text.removesuffix(_ABSENT) + _ABSENT for name, text in start.items()} | ends
 
     def partitions(self, start: SparkOffsets, end: SparkOffsets) -> Sequence[InputPartition]:
         """Split an increment into tasks."""
@@ -85,13 +92,14 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Losing a log with its node is no data loss. A journal may take unread records with it.
         if STREAMS[self._options.stream].watched:
             for name in sorted({*start, *end} - found.keys()):
-                self._report_deleted(name, start)
+                if not start.get(name, "").endswith(_ABSENT):
+                    self._report_deleted(name, start)
         sized = []
-        for name, text in end.items():
+        for name in end:
             bounds = found.get(name)
             if bounds is None:
                 continue
-            piece = begin(bounds, _start(start, name))._replace(upto=Offset.parse(text).after)
+            piece = begin(bounds, _start(start, name))._replace(upto=_start(end, name).after)
             if piece.after < piece.upto:
                 sized.append((bounds.process, size(piece, bounds)))
         return tasks(deal(sized, self._options.min_partitions), self._options)
@@ -149,7 +157,7 @@ def _start(start: SparkOffsets, name: str) -> Offset:
     """Return where to read a partition from; one that was created since the last increment, from its very first entry."""
     text = start.get(name)
     if text is not None:
-        return Offset.parse(text)
+        return Offset.parse(text.removesuffix(_ABSENT))
     return Offset(START, 0 if start else None)
 
 
@@ -164,4 +172,4 @@ def _end_offsets(found: Mapping[JournalPartition, Bounds]) -> SparkOffsets:
 
 
 def _behind(start: SparkOffsets, partition: str, end: str) -> bool:
-    return partition not in start or Offset.parse(start[partition]).after < Offset.parse(end).after
+    return partition not in start or _start(start, partition).after < Offset.parse(end).after
