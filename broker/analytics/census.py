@@ -11,11 +11,14 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from redis.exceptions import MovedError, ResponseError
 
 from broker import keys
 from broker.analytics.faults import Unreadable
+from broker.analytics.source import columns
+from broker.analytics.source.fetch import WITHOUT_BODIES
 from broker.analytics.source.offsets import Id
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Link, Route, Servers
@@ -71,6 +74,11 @@ IN_FLIGHT: Final = StructType(
     ]
 )
 """The open deliveries: the journal has no record of them yet."""
+
+WAITING: Final = StructType(
+    [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
+)
+"""The log entries that wait."""
 
 _FIRST: Final = 0
 """The partition of a queue whose row has what collections give, and the only one of a collection."""
@@ -209,7 +217,7 @@ def waiting(
     )
     return (
         spark.read.format("stanzaq")
-        .options(**{**options, "stream": "log"})
+        .options(**{**options, "stream": "log", "bodies": "false"})
         .load()
         .drop("body")
         .join(F.broadcast(spark.createDataFrame(cursors, f"{of}, ms long, number long")), named)
@@ -294,7 +302,7 @@ def _time(ms: int) -> datetime:
 
 def _first_ahead(link: Link, log: str, cursor: bytes) -> list[str]:
     """Return the position of the first item after the cursor, or one before it if it is not among the next entries."""
-    ahead = link.ask("XRANGE", log, b"(" + cursor, "+", "COUNT", _LOOKED_AT)
+    ahead = link.ask("EVAL_RO", WITHOUT_BODIES, 1, log, b"(" + cursor, "+", _LOOKED_AT)
     # An entry with `at` is a later version of an item, whose position is elsewhere.
     found = next((entry for entry in ahead if b"at" not in entry[1][4::2]), None)
     last = ahead[-1] if len(ahead) == _LOOKED_AT else None

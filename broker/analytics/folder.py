@@ -3,8 +3,7 @@
 It goes through Hadoop's file system, as Spark does, so that executors on other machines find the same files.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -23,9 +22,13 @@ class Folder:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
         self._path = jvm.org.apache.hadoop.fs.Path
-        with _translate_faults(path):
+        try:
             self._system = self._path(path).getFileSystem(hadoop)
             self.path = self._system.makeQualified(self._path(path)).toString().rstrip("/")
+        except Py4JJavaError as error:
+            said = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
+            msg = f"the folder {path} cannot be used ({said[:200]}): name one that Spark can reach (--packages, --conf)"
+            raise Unreadable(msg) from error
 
     def of(self, name: str) -> str:
         """Return the path of a name in the folder."""
@@ -51,7 +54,24 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a name and everything below it."""
-        self._delete(self.of(name))
+        self._system.delete(self._path(self.of(name)), True)  # noqa: FBT003  (Hadoop's signature: recursive)
+
+    def remove_files(self, names: Collection[str]) -> None:
+        """Remove files, and the sub-folders that they leave empty."""
+        for name in names:
+            self.remove(name)
+        for folder in {name.rpartition("/")[0] for name in names}:
+            if not self.names(folder):
+                self.remove(folder)
+
+    def remove_strays(self, known: Collection[str], apart: str, until_ms: int) -> None:
+        """Remove the files written until then that are not known: what was cut short has left them; `apart` is a sub-folder."""
+        strays = [
+            name
+            for name, status in self._files("")
+            if name not in known and not name.startswith(f"{apart}/") and status.getModificationTime() <= until_ms
+        ]
+        self.remove_files(strays)
 
     def text(self, name: str) -> str:
         """Read a small file."""
@@ -61,63 +81,48 @@ class Folder:
         finally:
             stream.close()
 
-    def write(self, name: str, text: str) -> None:
-        """Write a small file, atomically."""
-        aside = self._new_hidden_path()
-        with _translate_faults(self.path):
-            stream = self._system.create(self._path(aside))
+    def write(self, name: str, text: str) -> bool:
+        """Write a small file, atomically; False if there is one of this name."""
+        aside = self._new_hidden_name()
+        stream = self._system.create(self._path(self.of(aside)))
+        try:
             stream.write(bytearray(text.encode()))
+        finally:
             stream.close()
-            self._rename(aside, name)
+        return not self.exists(name) and self._rename(aside, name)
 
-    def append(self, frame: DataFrame, name: str) -> None:
-        """Append rows as one Parquet file, atomically."""
-        aside = self._new_hidden_path()
-        frame.coalesce(1).write.parquet(aside)
-        self._system.mkdirs(self._path(self.of(name)))
-        for status in self._system.listStatus(self._path(aside)):
-            if status.getPath().getName().endswith(".parquet"):
-                self._rename(status.getPath().toString(), f"{name}/{uuid4().hex}.parquet")
-        self._delete(aside)
+    def add(self, frame: DataFrame, name: str, by: str = "") -> dict[str, int]:
+        """Write rows to new Parquet files in a sub-folder, or in one for each value of a column; returns their sizes in bytes."""
+        aside, sizes = self._new_hidden_name(), dict[str, int]()
+        writer = frame.write.partitionBy(by) if by else frame.write
+        try:
+            writer.parquet(self.of(aside))
+            for written, status in self._files(aside):
+                if written.endswith(".parquet"):
+                    below = written.removeprefix(f"{aside}/").rpartition("/")[0]
+                    target = "/".join(filter(None, (name, below, f"{uuid4().hex}.parquet")))
+                    if not self._rename(written, target):
+                        msg = (
+                            f"{self.of(written)} cannot be renamed to {target}: see whether somebody else writes there"
+                        )
+                        raise Unreadable(msg)
+                    sizes[target] = status.getLen()
+        finally:
+            self.remove(aside)
+        return sizes
 
-    def replace(self, frame: DataFrame, name: str) -> None:
-        """Replace the rows under a name."""
-        aside, former = self._new_hidden_path(), f"_former/{name}"
-        frame.write.parquet(aside)
-        # Between the two steps there are no files, never some of them: `history.read_now` reads again.
-        if self.exists(name):
-            self._delete(self.of(former))
-            self._system.mkdirs(self._path(self.of("_former")))
-            self._rename(self.of(name), former)
-        self._rename(aside, name)
-        self._delete(self.of(former))
+    def _files(self, name: str) -> Iterator[tuple[str, Any]]:
+        """Find the files below a sub-folder, with Hadoop's status of each."""
+        found = self._system.listFiles(self._path(self.of(name)), True)  # noqa: FBT003  (recursive)
+        while found.hasNext():
+            status = found.next()
+            yield status.getPath().toString().removeprefix(f"{self.path}/"), status
 
-    def recover(self) -> None:
-        """Put back what a `replace` that was cut short has taken away."""
-        for name in self.names("_former"):
-            if not self.exists(name):
-                self._rename(self.of(f"_former/{name}"), name)
-        self._delete(self.of("_former"))
-
-    def _new_hidden_path(self) -> str:
+    def _new_hidden_name(self) -> str:
         # Spark ignores names that begin with an underscore.
-        return self.of(f"_aside/{uuid4().hex}")
+        return f"_aside/{uuid4().hex}"
 
-    def _delete(self, path: str) -> None:
-        self._system.delete(self._path(path), True)  # noqa: FBT003  (Hadoop's signature: recursive)
-
-    def _rename(self, path: str, name: str) -> None:
-        if not self._system.rename(self._path(path), self._path(self.of(name))):
-            msg = f"{path} could not be renamed to {name}"
-            raise OSError(msg)
-
-
-@contextmanager
-def _translate_faults(path: str) -> Iterator[None]:
-    """Turn a refusal of the file system into a line that names the folder and what to do."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        said = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
-        msg = f"the folder {path} cannot be used ({said[:200]}): name one that this user may write to, and Spark can reach"
-        raise Unreadable(msg) from error
+    def _rename(self, name: str, new: str) -> bool:
+        target = self._path(self.of(new))
+        self._system.mkdirs(target.getParent())
+        return bool(self._system.rename(self._path(self.of(name)), target))

@@ -1,37 +1,30 @@
 """The history: journal records collected in a folder that outlives them. Knows its layout; must not know what is reported.
 
-DIR/attempts/ has each record exactly once, by day, even if a collection was cut short: Spark's checkpoint in
-DIR/checkpoint/ says which increment is complete. DIR/census/, DIR/gaps/ and DIR/process_usage/ grow with each collection.
-DIR/waiting/ and DIR/in_flight/ have the unfinished work of the last one.
+Its files are Parquet, by day, and never change. The newest file in DIR/commits/ names those that belong to the history, and
+says how far the journals were read: a collection counts wholly or not at all, and a report reads what one commit names.
 """
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from broker.analytics import census, processes
-from broker.analytics.faults import Unreadable, is_late_start, unreadable
+from broker.analytics import census
+from broker.analytics.faults import Unreadable
 from broker.analytics.folder import Folder
 from broker.analytics.source import columns
-from broker.analytics.source.offsets import Offset
-from broker.analytics.source.options import Options
-from broker.analytics.source.servers import Servers
-from broker.journal.schema import NAMED, JournalPartition
 from broker.scaling.usage import Usage
 
 MARK: Final = "stanzaq-history.json"
 FORMAT: Final = "stanzaq-history"
-VERSION: Final = 1
+VERSION: Final = 2
 
 GAPS: Final = StructType(
     [
@@ -55,141 +48,180 @@ USAGE: Final = StructType(
         StructField("jobs", LongType()),
     ]
 )
-"""What processes used; samples that several collections have found stand there several times."""
 
-ATTEMPTS: Final = from_arrow_schema(columns.ATTEMPTS, prefer_timestamp_ntz=False)
-WAITING: Final = StructType(
-    [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
-)
+TABLES: Final[Mapping[str, StructType]] = {
+    "attempts": from_arrow_schema(columns.ATTEMPTS, prefer_timestamp_ntz=False),
+    "census": census.SCHEMA,
+    "gaps": GAPS,
+    "process_usage": USAGE,
+    "waiting": census.WAITING,
+    "in_flight": census.IN_FLIGHT,
+}
 
-_ADDED: Final = frozenset({"collected", "limits", "retry_delay", "policies", *NAMED})
-"""Columns that the files of earlier versions do not have."""
+_DAYS: Final = {
+    "attempts": "to_date(closed)",
+    "census": "to_date(at)",
+    "gaps": "to_date(noticed)",
+    "process_usage": "to_date(timestamp_millis(at_ms))",
+}
+"""The day of a row; the other tables have only the last collection's rows."""
 
-_RARE: Final = frozenset({"gaps", "process_usage"})
-"""The names that are missing until there is something to write."""
+_COMMITS: Final = "commits"
+_KEPT_COMMITS: Final = 10
 
-_TRIES: Final = 10
-_PAUSE_SECONDS: Final = 0.2
-"""How often files that are replaced meanwhile are read again, and how long it takes to rename new ones into their place."""
-
-_LOOK_SECONDS: Final = 0.5
-
-_STARTS: Final = 5
-"""How often an increment is started: on a busy machine Spark may not wait long enough for its Python process."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShortestRetention:
-    """The journal that will lose records first: how long it keeps one, and the time since the last collection (None: none)."""
-
-    partition: JournalPartition
-    keeps_s: float
-    since_s: float | None
-
-    @property
-    def too_short(self) -> bool:
-        """Tell whether records will be lost before the next collection, if it comes after the same time as this one."""
-        return self.since_s is not None and self.keeps_s < self.since_s
+SMALL_BYTES: Final = 64 * 2**20
+"""Files of fewer bytes are merged."""
+_MERGED_BYTES: Final = 2 * SMALL_BYTES
+_MANY: Final = 16
+"""How many small files a day may have before it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """Result of one collection: the number of new records, and of records lost before they were read (None: unknown).
+class Commit:
+    """What belongs to a history.
 
-    `soonest` is the journal that will lose records first; None: no journal has enough records to tell.
+    `collected_ms` is when the queues were read last (0: never), `offsets` how far each journal was read. `absent` says since
+    when a journal has been missing, `used` from when the last sample of a process is. `files` have their sizes in bytes.
+    `retired` files belonged to it until a time; a report may still read them.
     """
 
-    records: int
-    lost: int | None
-    soonest: "ShortestRetention | None" = None
+    number: int = 0
+    collected_ms: int = 0
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, int] = field(default_factory=dict)
+    retired: Mapping[str, int] = field(default_factory=dict)
+
+    def exchange(self, former: Sequence[str], new: Mapping[str, int], now_ms: int) -> "Commit":
+        """Put new files in the place of former ones."""
+        files = {path: size for path, size in self.files.items() if path not in former}
+        return replace(self, files={**files, **new}, retired={**self.retired, **dict.fromkeys(former, now_ms)})
 
 
-def collect(  # noqa: PLR0913  (where from, where to, and how)
-    url: str,
-    out: str,
-    *,
-    spark: SparkSession,
-    lossy: bool = False,
-    keep: timedelta | None = None,
-    read_from: str = "master",
-    tell: Callable[[str], None] = lambda _: None,
-) -> Collected:
-    """Add to the history in `out` the records since the last collection, and the state of the queues now.
+@dataclass(frozen=True, slots=True)
+class History:
+    """A folder as one commit has it."""
 
-    Refuses if records were lost in between, unless `lossy`: then it notes the gap. Removes days older than `keep`, if
-    given. `tell` is called with the progress.
-    """
-    folder = Folder(spark, out)
-    _claim(folder)
-    folder.recover()
-    options = {"url": url, "readFrom": read_from, "failOnDataLoss": "false" if lossy else "true"}
-    # The state comes first: an attempt that ends meanwhile then also has a record, which proves that it ended.
-    tell("reading the state of the queues")
-    found = census.partition_states(Servers(url, read_from), Options.read({"url": url}))
-    tell("reading the journals")
-    batches = _increment(spark, folder, options, tell)
-    gaps = [gap for batch in batches for gap in _gaps(spark, folder, batch)]
-    if gaps:
-        folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
-    soonest = _find_shortest_kept(table(spark, folder, "census", census.SCHEMA), found)
-    used = [astuple(each) for each in processes.samples(Servers(url, read_from))]
-    if used:
-        folder.append(spark.createDataFrame(used, USAGE).coalesce(1), "process_usage")
-    folder.replace(census.in_flight(spark, found), "in_flight")
-    folder.replace(census.waiting(spark, found, options), "waiting")
-    # Last, because it says since when records tell more than the other two: a collection that is cut short changes little.
-    folder.append(census.census(spark, found), "census")
-    if keep is not None:
-        tell("removing old days")
-        _prune(spark, folder, datetime.now(UTC) - keep)
-    missing = [gap[5] for gap in gaps]
-    lost = None if None in missing else sum(missing)
-    return Collected(sum(batch["numInputRows"] for batch in batches), lost, soonest)
+    spark: SparkSession
+    folder: Folder
+    commit: Commit
 
+    def days(self, name: str) -> list[str]:
+        """Return the days of which a table has rows, in order."""
+        return sorted({_day(path) for path in self.commit.files if path.startswith(f"{name}/")})
 
-def _find_shortest_kept(
-    before: DataFrame, found: Mapping[JournalPartition, census.PartitionState]
-) -> ShortestRetention | None:
-    """Find the journal that keeps records for the shortest time at its fill rate so far."""
-    keeping = {partition: state.keeps_s for partition, state in found.items() if state.keeps_s is not None}
-    if not keeping:
-        return None
-    partition = min(keeping, key=lambda each: keeping[each])
-    [last] = before.agg(F.max("at").alias("at")).collect()
-    since = None if last.at is None else datetime.now(UTC).timestamp() - last.at.timestamp()
-    return ShortestRetention(partition, keeping[partition], since)
+    def table(self, name: str, first: datetime | None = None) -> DataFrame:
+        """Return the rows of a table; with `first` those of its day and later, and perhaps earlier ones."""
+        # The day of a session in another time zone begins up to a day earlier.
+        since = f"{first - timedelta(days=1):%Y-%m-%d}" if first else ""
+        return self.read(name, [path for path in self.paths(name) if _day(path) >= since])
 
+    def paths(self, name: str) -> list[str]:
+        """Return the files of a table."""
+        return [path for path in self.commit.files if path.startswith(f"{name}/")]
 
-def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
-    """Remove the days that ended before a time, and the census rows and gaps before it."""
-    for name in folder.names("attempts"):
-        if name.startswith("day=") and name.removeprefix("day=") < f"{until:%Y-%m-%d}":
-            folder.remove(f"attempts/{name}")
-    for name, schema, column in (("census", census.SCHEMA, "at"), ("gaps", GAPS, "noticed")):
-        if folder.exists(name):
-            folder.replace(table(spark, folder, name, schema).where(F.col(column) >= F.lit(until)).coalesce(1), name)
-    if folder.exists("process_usage"):
-        kept = [astuple(each) for each in usage(spark, folder) if each.at_ms >= until.timestamp() * 1000]
-        folder.replace(spark.createDataFrame(kept, USAGE).coalesce(1), "process_usage")
+    def read(self, name: str, paths: Sequence[str]) -> DataFrame:
+        """Return the rows of some files of a table."""
+        if not paths:
+            return self.spark.createDataFrame([], TABLES[name])
+        return self.spark.read.schema(TABLES[name]).parquet(*map(self.folder.of, paths))
 
+    def usage(self, first: datetime | None = None) -> tuple[Usage, ...]:
+        """Return the samples of what processes used; with `first`, perhaps also earlier ones."""
+        return tuple(Usage(*row) for row in self.table("process_usage", first).distinct().collect())
 
-def usage(spark: SparkSession, folder: Folder) -> tuple[Usage, ...]:
-    """Return the samples of a history; none of one that was collected before there were any."""
-    return tuple(Usage(*row) for row in read_now(spark, folder, "process_usage", USAGE).distinct().collect())
+    def add(self, name: str, rows: DataFrame) -> dict[str, int]:
+        """Write rows of a table to new files; they belong to the history with the commit that names them."""
+        if name in _DAYS:
+            return self.folder.add(rows.withColumn("day", F.expr(_DAYS[name])), name, "day")
+        return self.folder.add(rows.coalesce(1), name)
+
+    def put(self, commit: Commit) -> "History":
+        """Make a commit the newest, unless another one has become it."""
+        made = replace(commit, number=self.commit.number + 1)
+        if not self.folder.write(f"{_COMMITS}/{made.number:012}.json", json.dumps(asdict(made)) + "\n"):
+            msg = f"{self.folder.path} was written by another collection meanwhile: run only one at a time, and this one again"
+            raise Unreadable(msg)
+        for name in self.folder.names(_COMMITS)[:-_KEPT_COMMITS]:
+            self.folder.remove(f"{_COMMITS}/{name}")
+        return replace(self, commit=made)
+
+    def tidy(self, keep: timedelta | None, now: datetime) -> "History":
+        """Take days out that ended longer than `keep` ago, and merge small files."""
+        now_ms = int(now.timestamp() * 1000)
+        until = "" if keep is None else f"{now - keep:%Y-%m-%d}"
+        old = [path for path in self.commit.files if path.startswith(tuple(_DAYS)) and _day(path) < until]
+        made = self.commit.exchange(old, {}, now_ms)
+        for folder, paths in _mergeable(made.files, f"{now:%Y-%m-%d}"):
+            rows = self.read(folder.split("/", 1)[0], paths).coalesce(1)
+            made = made.exchange(paths, self.folder.add(rows, folder), now_ms)
+        if made == self.commit:
+            return self
+        tidied = self.put(made)
+        self.folder.remove_strays({*made.files, *made.retired, MARK}, _COMMITS, now_ms - KEPT_FOR_READERS_MS)
+        return tidied
+
+    def drop_retired(self, now: datetime) -> Commit:
+        """Remove the files that nobody reads any more; returns the commit without them."""
+        until_ms = int(now.timestamp() * 1000) - KEPT_FOR_READERS_MS
+        due = [path for path, at_ms in self.commit.retired.items() if at_ms <= until_ms]
+        self.folder.remove_files(due)
+        left = {path: at_ms for path, at_ms in self.commit.retired.items() if at_ms > until_ms}
+        return replace(self.commit, retired=left)
 
 
-def open_history(spark: SparkSession, path: str) -> Folder:
+KEPT_FOR_READERS_MS: Final = 3_600_000
+"""How long a file stays that no longer belongs to the history: a report may have begun before."""
+
+
+def _day(path: str) -> str:
+    return path.split("/")[1].removeprefix("day=")
+
+
+def _mergeable(files: Mapping[str, int], today: str) -> Iterator[tuple[str, list[str]]]:
+    """Choose small files to merge, by folder: those of a day that has ended, and many of one that has not."""
+    small: defaultdict[str, list[str]] = defaultdict(list)
+    for path, size in sorted(files.items(), key=lambda file: file[1]):
+        if path.startswith(tuple(_DAYS)) and size < SMALL_BYTES:
+            small[path.rpartition("/")[0]].append(path)
+    for folder, paths in small.items():
+        if len(paths) < (2 if folder.rpartition("day=")[2] < today else _MANY):
+            continue
+        size, batch = 0, list[str]()
+        for path in paths:
+            if size + files[path] > _MERGED_BYTES:
+                yield folder, batch
+                size, batch = 0, []
+            size += files[path]
+            batch.append(path)
+        if len(batch) > 1:
+            yield folder, batch
+
+
+def open_history(spark: SparkSession, path: str) -> History:
     """Open a history to read; refuses a folder that is none."""
     folder = Folder(spark, path)
     if not folder.exists(MARK):
         msg = f"{path} is not a stanzaq history: name a folder that `stanzaq report collect` has made"
         raise Unreadable(msg)
-    _check(folder)
-    return folder
+    return _open(spark, folder)
 
 
-def _check(folder: Folder) -> None:
-    """Refuse a history of another format or a newer version."""
+def claim_history(spark: SparkSession, path: str) -> History:
+    """Open a history to write, and mark a new folder as one; refuses one with other files in it."""
+    folder = Folder(spark, path)
+    if folder.exists(MARK):
+        return _open(spark, folder)
+    if not folder.empty():
+        msg = f"{folder.path} contains other files: name a new folder, or one that `stanzaq report collect` has made"
+        raise Unreadable(msg)
+    folder.write(MARK, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
+    return History(spark, folder, Commit())
+
+
+def _open(spark: SparkSession, folder: Folder) -> History:
+    """Read the newest commit; refuses a history of another version."""
     try:
         mark = json.loads(folder.text(MARK))
         version = mark["version"] if mark["format"] == FORMAT else None
@@ -198,169 +230,16 @@ def _check(folder: Folder) -> None:
     if not isinstance(version, int):
         msg = f"{folder.of(MARK)} cannot be read: name a folder that `stanzaq report collect` has made"
         raise Unreadable(msg)
-    if version > VERSION:
-        msg = f"{folder.path} is a history of version {version}, newer than this program: install a newer stanzaq"
+    if version != VERSION:
+        remedy = "install a newer stanzaq" if version > VERSION else "collect into a new folder"
+        msg = f"{folder.path} is a history of version {version}, and this program's are of version {VERSION}: {remedy}"
         raise Unreadable(msg)
-
-
-def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
-    """Return the rows under a name, none if it is missing; refuses files of other columns."""
-    if not folder.exists(name):
-        return spark.createDataFrame([], schema)
-    # Spark's file list still has the days that were removed, and may ask one of them for the columns.
-    reader = spark.read.option("ignoreMissingFiles", "true")
+    names = folder.names(_COMMITS)
+    if not names:
+        return History(spark, folder, Commit())
+    newest = f"{_COMMITS}/{names[-1]}"
     try:
-        found = reader.parquet(folder.of(name))
-    except PySparkException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            # It was there a moment ago.
-            return spark.createDataFrame([], schema)
-        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
-            return reader.schema(schema).parquet(folder.of(name))
-        msg = f"{folder.of(name)} cannot be read ({str(error).splitlines()[0][:200]}): restore it, or collect into a new folder"
-        raise Unreadable(msg) from error
-    missing = set(schema.fieldNames()) - set(found.columns)
-    if missing - _ADDED:
-        msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing - _ADDED))}: stanzaq did not write it"
-        raise Unreadable(msg)
-    # Spark takes the columns from one file, which may be an earlier version's; others may have them all.
-    return reader.schema(schema).parquet(folder.of(name)) if missing else found
-
-
-def read_now(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
-    """Read the rows under a name now, and never again: a collection may replace the files while a report is made.
-
-    Raises Unreadable if they are replaced each time, or if a collection was cut short between the old files and the new ones.
-    """
-    for _try in range(_TRIES):
-        files = folder.names(name)
-        found = table(spark, folder, name, schema).localCheckpoint()
-        if folder.names(name) == files and (files or name in _RARE):
-            return found
-        time.sleep(_PAUSE_SECONDS)
-    msg = f"{folder.of(name)} is being written: try again when `stanzaq report collect` has ended"
-    raise Unreadable(msg)
-
-
-def _claim(folder: Folder) -> None:
-    """Mark a folder as a history; refuses one with other files in it."""
-    if folder.exists(MARK):
-        _check(folder)
-    elif folder.empty():
-        folder.write(MARK, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
-    else:
-        msg = f"{folder.path} contains other files: name a new folder, or one that `stanzaq report collect` has made"
-        raise Unreadable(msg)
-
-
-def _increment(
-    spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Append the new records; returns Spark's progress of each batch."""
-    starts, batches = 1, list[dict[str, Any]]()
-    while True:
-        try:
-            _append(spark, folder, options, tell, batches)
-        except PySparkException as error:
-            if is_late_start(error) and starts < _STARTS:
-                starts += 1
-                continue
-            line = unreadable(error)
-            if line is None:
-                raise
-            raise Unreadable(line) from error
-        else:
-            return batches
-
-
-def _append(
-    spark: SparkSession,
-    folder: Folder,
-    options: dict[str, str],
-    tell: Callable[[str], None],
-    batches: list[dict[str, Any]],
-) -> None:
-    """Run the query that appends them; adds Spark's progress of each finished batch to `batches`, also if a later one fails."""
-    query = (
-        spark.readStream.format("stanzaq")
-        .options(**options)
-        .load()
-        .withColumn("day", F.to_date("closed"))
-        .writeStream.format("parquet")
-        .partitionBy("day")
-        .option("path", folder.of("attempts"))
-        .option("checkpointLocation", folder.of("checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, with fractions
-            tell(_progress(spark, query))
-    finally:
-        batches += [json.loads(progress.json) for progress in query.recentProgress]
-
-
-def _progress(spark: SparkSession, query: StreamingQuery) -> str:
-    """Describe the progress of a running increment."""
-    tracker = spark.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    done = sum(stage.numCompletedTasks for stage in stages if stage)
-    total = sum(stage.numTasks for stage in stages if stage)
-    return f"reading the journals: {done} of {total} tasks" if total else str(query.status["message"]).lower()
-
-
-def _gaps(spark: SparkSession, folder: Folder, batch: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Find the records that an increment should have brought and did not, by partition."""
-    source = batch["sources"][0]
-    start: dict[str, str] = _offsets(source["startOffset"])
-    end: dict[str, str] = _offsets(source["endOffset"])
-    spans = {name: (Offset.parse(start.get(name, "0-0/0")), Offset.parse(text)) for name, text in end.items()}
-    wanted = {
-        name: upto.read - since.read
-        for name, (since, upto) in spans.items()
-        if since.read is not None and upto.read is not None and upto.read > since.read
-    }
-    gaps: list[tuple[Any, ...]] = []
-    now = datetime.now(UTC)
-    if sum(wanted.values()) != source["numInputRows"]:
-        had = _had(spark, folder, {name: spans[name] for name in wanted})
-        for name, many in wanted.items():
-            if many > had.get(name, 0):
-                since, upto = spans[name]
-                gaps.append(
-                    (*JournalPartition.parse(name), str(since.after), str(upto.after), many - had.get(name, 0), now)
-                )
-    # A deleted node takes its unread records with it.
-    gaps += [
-        (*JournalPartition.parse(name), str(Offset.parse(start[name]).after), None, None, now)
-        for name in start.keys() - end.keys()
-    ]
-    return gaps
-
-
-def _had(spark: SparkSession, folder: Folder, spans: dict[str, tuple[Offset, Offset]]) -> dict[str, int]:
-    """Count the records that the history has between offsets."""
-    rows = [(*JournalPartition.parse(name), *since.after, *upto.after) for name, (since, upto) in spans.items()]
-    columns, span = (
-        "node string, incarnation string, partition int",
-        "since long, since_seq long, upto long, upto_seq long",
-    )
-    parts = F.split("offset", "-")
-    found = (
-        table(spark, folder, "attempts", ATTEMPTS)
-        .withColumn("ms", parts[0].cast("long"))
-        .withColumn("seq", parts[1].cast("long"))
-        .join(F.broadcast(spark.createDataFrame(rows, f"{columns}, {span}")), ["node", "incarnation", "partition"])
-        .where(
-            "struct(ms, seq) > struct(since as ms, since_seq as seq)"
-            " and struct(ms, seq) <= struct(upto as ms, upto_seq as seq)"
-        )
-        .groupBy("node", "incarnation", "partition")
-        .count()
-        .collect()
-    )
-    return {str(JournalPartition(row["node"], row["incarnation"], row["partition"])): row["count"] for row in found}
-
-
-def _offsets(offsets: Any) -> dict[str, str]:  # noqa: ANN401  (as Spark gives it)
-    return json.loads(offsets) if isinstance(offsets, str) else dict(offsets or {})
+        return History(spark, folder, Commit(**json.loads(folder.text(newest))))
+    except (ValueError, TypeError):
+        msg = f"{folder.of(newest)} is damaged: remove it, and the history is as the commit before says"
+        raise Unreadable(msg) from None

@@ -9,12 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 
 from broker.analytics import census, history, processes
-from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.faults import Unreadable, translate_faults
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import Bounds, snapshot
@@ -114,28 +113,31 @@ def of_history(
 ) -> Inputs:
     """Read the records of a history."""
     _check_order(first, last)
-    folder = history.open_history(spark, path)
+    found = history.open_history(spark, path)
     tell("reading the history")
-    attempts = history.table(spark, folder, "attempts", history.ATTEMPTS)
-    former = attempts.where(F.col("closed") < first) if first else None
-    earlier = former is not None and not former.isEmpty()
-    if first and "day" in attempts.columns:
-        # Days are folders: Spark opens only the requested ones.
-        attempts = attempts.where(F.col("day") >= F.lit(first - _DAY))
-    kept = _persist_rows(attempts, first, last)
-    opened = history.read_now(spark, folder, "in_flight", census.IN_FLIGHT)
+    kept = _persist_rows(found.table("attempts", first), first, last)
+    opened = found.table("in_flight")
+    former = found.table("attempts").where(F.col("closed") < first) if first else None
     return Inputs(
         kept,
         opened,
-        history.read_now(spark, folder, "waiting", history.WAITING),
-        history.read_now(spark, folder, "census", census.SCHEMA),
-        history.read_now(spark, folder, "gaps", history.GAPS),
+        found.table("waiting"),
+        found.table("census"),
+        found.table("gaps"),
         first,
         last,
-        earlier,
-        history.usage(spark, folder),
+        first is not None and _has_earlier(found, first),
+        found.usage(first),
         None if former is None else _find_returned(kept, opened, former),
     )
+
+
+def _has_earlier(found: history.History, first: datetime) -> bool:
+    """Tell whether a history has records from before a time."""
+    days = found.days("attempts")
+    if days and days[0] < f"{first - _DAY:%Y-%m-%d}":
+        return True
+    return not found.table("attempts", first).where(F.col("closed") < first).isEmpty()
 
 
 def _ms(at: datetime) -> int:
@@ -184,13 +186,8 @@ def span(first: datetime | None, last: datetime | None) -> str:
 
 def _read(kept: DataFrame) -> int:
     """Read persisted rows now; returns how many there are."""
-    try:
+    with translate_faults():
         return kept.count()
-    except PySparkException as error:
-        line = unreadable(error)
-        if line is None:
-            raise
-        raise Unreadable(line) from error
 
 
 def _find_incomplete(

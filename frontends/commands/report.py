@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from broker.analytics import facts, history, inputs
+from broker.analytics import collection, facts, inputs
 from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.figures import Report
 from broker.analytics.processes import service
@@ -62,7 +62,7 @@ def collect(url: str, out: str, master: str | None, *, lossy: bool, keep: str = 
     def work(talk: Console) -> None:
         kept = timedelta(seconds=_seconds("--keep", keep)) if keep else None
         with talk.status("starting Spark") as status, session(master) as spark:
-            found = history.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
+            found = collection.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
         _show_collected(found, talk)
 
     return _run(work)
@@ -84,9 +84,10 @@ def _run(work: Callable[[Console], None]) -> int:
     return 0
 
 
-def _show_collected(collected: history.Collected, talk: Console) -> None:
-    lost = "" if collected.lost == 0 else f"; lost: {'unknown' if collected.lost is None else f'{collected.lost:,}'}"
-    Console(highlight=False).print(f"collected: {collected.records:,}{lost}")
+def _show_collected(collected: collection.Collected, talk: Console) -> None:
+    lost = f"; lost: {collected.lost:,}" if collected.lost else ""
+    missing = f"; journals now missing, read to their end before: {collected.missing:,}" if collected.missing else ""
+    Console(highlight=False).print(f"collected: {collected.records:,}{lost}{missing}")
     soonest = collected.soonest
     if soonest is not None and soonest.since_s is not None and soonest.too_short:
         line = (

@@ -3,12 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
-from broker.analytics.census import SCHEMA
-from broker.analytics.folder import Folder
-from broker.analytics.history import table
 from broker.analytics.measures.census import find_start, present
 from tests.analytics.tables import inputs
 
@@ -43,33 +39,3 @@ def test_of_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
     earlier = _row("jobs", "aa", None, 9, at=BEFORE - timedelta(days=1))
     census = inputs(spark, tmp_path, [], [earlier, _row("jobs", "aa", None, 1)]).census
     assert [(row.node, row.waiting) for row in present(census).collect()] == [("jobs", 1)]
-    # Its files do not have the column, and stay beside new ones.
-    folder = Folder(spark, str(tmp_path / "history"))
-    folder.append(census.drop("collected"), "census")
-    folder.append(inputs(spark, tmp_path, [], [_row("mail", "bb", NOW, 2)]).census, "census")
-    found = table(spark, folder, "census", SCHEMA)
-    assert found.count() == 3 and [row.node for row in present(found).collect()] == ["mail"]
-
-
-def test_replaced_half_way(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replacement that ends between two of its steps loses nothing."""
-    folder = Folder(spark, str(tmp_path))
-    folder.replace(spark.range(3), "census")
-    rename, steps = folder._rename, 0
-
-    def once(path: str, name: str) -> None:
-        nonlocal steps
-        steps += 1
-        if steps > 1:
-            raise KeyboardInterrupt
-        rename(path, name)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(folder, "_rename", once)
-        with pytest.raises(KeyboardInterrupt):
-            folder.replace(spark.range(5), "census")
-    assert not folder.exists("census")
-    folder.recover()
-    assert spark.read.parquet(folder.of("census")).count() == 3
-    folder.replace(spark.range(5), "census")
-    assert spark.read.parquet(folder.of("census")).count() == 5 and folder.names("_former") == []

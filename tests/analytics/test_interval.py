@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from broker import keys
 from broker.analytics import facts, inputs, report
+from broker.analytics.collection import collect
 from broker.analytics.figures import Cause, Node
-from broker.analytics.history import collect
 from broker.analytics.inputs import Inputs
 from broker.analytics.measures.attempts import add_waits
 from broker.analytics.verdict import State, verdict

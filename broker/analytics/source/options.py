@@ -51,6 +51,7 @@ class Options:
     fetch_offset__retry_interval_ms: int = round(Patience().interval_s * 1000)
     connect_timeout_ms: int = round(Patience().connect_s * 1000)
     answer_timeout_ms: int = round(Patience().answer_s * 1000)
+    bodies: bool = True
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Self:
@@ -195,4 +196,5 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "fetch_offset__retry_interval_ms": _number,
     "connect_timeout_ms": _number,
     "answer_timeout_ms": _number,
+    "bodies": _truth,
 }

@@ -1,13 +1,16 @@
 """Reads the pieces of one Spark task and turns them into rows. Knows Spark's partitions; must not know how they were planned."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from broker.analytics.source import columns
 from broker.analytics.source.fetch import ReadOptions, fetch
@@ -57,10 +60,27 @@ def rows(options: Options, task: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(task, Task):
         return
     stream = STREAMS[options.stream]
-    how = ReadOptions(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
+    how = ReadOptions(
+        stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second, bodies=options.bodies
+    )
     servers = Servers(options.url, options.read_from, options.patience)
     fetched = fetch(servers, task.work.process, task.work.pieces, how)
     for piece, found in groupby(fetched, itemgetter(0)):
         chunks = map(itemgetter(1), found)
         while gathered := list(chain.from_iterable(islice(chunks, stream.gather))):
             yield stream.decode(piece.partition, gathered)
+
+
+def frame(spark: SparkSession, found: Sequence[InputPartition], options: Options) -> DataFrame:
+    """Return the rows of tasks that somebody else than Spark has planned."""
+    schema = from_arrow_schema(STREAMS[options.stream].schema, prefer_timestamp_ntz=False)
+    numbers = spark.range(0, len(found), 1, max(1, len(found)))
+    return numbers.mapInArrow(partial(_rows_of_numbers, options, found), schema)
+
+
+def _rows_of_numbers(
+    options: Options, found: Sequence[InputPartition], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from rows(options, found[number])
