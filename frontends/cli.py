@@ -50,6 +50,14 @@ _AGAIN = 75
 
 Check = Annotated[bool, typer.Option("--check", help="Check the settings and exit.")]
 Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077. Default: this machine.")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(help="A setting of Spark as KEY=VALUE, e.g. spark.driver.memory=4g; may be given several times."),
+]
+Packages = Annotated[
+    str,
+    typer.Option(help="Packages for Spark, e.g. org.apache.hadoop:hadoop-aws:3.5.0 for s3a://, with commas between."),
+]
 
 
 _TAKES_ALL = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -238,6 +246,8 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
     ] = "",
     zone: Annotated[str, typer.Option(help="The time zone of weekdays, hours and days, e.g. Europe/Berlin.")] = "UTC",
     master: Master = None,
+    conf: Conf = None,
+    packages: Packages = "",
     config: Config = None,
 ) -> None:
     """Report demand, latency, capacity, backlog, waste, fairness, and the effect of more workers.
@@ -246,13 +256,17 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
     """
     made = _reports()
     url = settings(config, load_redis).redis_url if source == "redis" else None
-    asked = made.Asked(source, url, out, formats, begin, end, target, master, compare_with, zone)
+    spark = made.Spark(master, conf or (), packages)
+    asked = made.Asked(source, url, out, formats, begin, end, target, spark, compare_with, zone)
     raise typer.Exit(made.capacity(asked))
 
 
 @report.command("collect")
-def report_collect(
-    out: Annotated[Path, typer.Option(help="The folder of the history; a new or empty one the first time.")],
+def report_collect(  # noqa: PLR0913  (an argument is an option of the command line)
+    out: Annotated[
+        str,
+        typer.Option(help="The folder of the history, e.g. s3a://bucket/history; a new or empty one the first time."),
+    ],
     *,
     lossy: Annotated[
         bool,
@@ -260,6 +274,8 @@ def report_collect(
     ] = False,
     keep: Annotated[str, typer.Option(help="Remove older days, e.g. 90d. Default: keep everything.")] = "",
     master: Master = None,
+    conf: Conf = None,
+    packages: Packages = "",
     config: Config = None,
 ) -> None:
     """Add the journals' new records to a history that outlives them.
@@ -267,7 +283,9 @@ def report_collect(
     Example: stanzaq report collect --out history --keep 90d
     """
     made = _reports()
-    raise typer.Exit(made.collect(settings(config, load_redis).redis_url, str(out), master, lossy=lossy, keep=keep))
+    spark = made.Spark(master, conf or (), packages)
+    url = settings(config, load_redis).redis_url
+    raise typer.Exit(made.collect(url, out, spark, lossy=lossy, keep=keep))
 
 
 @app.command()

@@ -8,8 +8,8 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -33,12 +33,18 @@ _ALWAYS: Final = {
 _PACKAGE: Final = Path(__file__).parent.parent
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
+_MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_LEAST_HEAP: Final = 2**30
+"""Spark's own default."""
+
 
 @contextmanager
-def session(master: str | None = None, **settings: str) -> Iterator[SparkSession]:
+def session(
+    master: str | None = None, conf: Mapping[str, str] | None = None, /, **settings: str
+) -> Iterator[SparkSession]:
     """Start Spark at a master, e.g. `spark://host:7077`; None: as spark-submit says, else on this machine's cores.
 
-    `settings` are Spark's, with `_` for each dot; they override those here.
+    `conf` are settings of Spark, and so are `settings`, with `_` for each dot; they override those here.
     """
     if not shutil.which("java") and "JAVA_HOME" not in os.environ:
         msg = "java is missing, which runs Spark: apt-get install openjdk-17-jre-headless"
@@ -58,8 +64,9 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
         # Without this, Spark prints how it logs before anybody can tell it not to.
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    here = {**_LOOPBACK, "spark.driver.memory": f"{_heap_bytes() // 2**20}m"} if local else {}
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    for name, value in {**_ALWAYS, **(_LOOPBACK if local else {}), **given}.items():
+    for name, value in {**_ALWAYS, **here, **given, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
@@ -81,6 +88,16 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
                 yield spark
     finally:
         spark.stop()
+
+
+def _heap_bytes() -> int:
+    """Return half of the memory of this machine or container: Spark's Python processes and the system need the rest."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _MEMORY_LIMITS:
+        # There is one of the two, or none, or it says `max`.
+        with suppress(OSError, ValueError):
+            limits.append(int(Path(path).read_text()))
+    return max(_LEAST_HEAP, min(limits) // 2)
 
 
 @cache

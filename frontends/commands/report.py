@@ -4,7 +4,7 @@ Imported only for this command, because nothing else needs Spark.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,27 @@ _DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
 @dataclass(frozen=True, slots=True)
+class Spark:
+    """Spark as typed: its master, settings as KEY=VALUE, and packages with commas between."""
+
+    master: str | None = None
+    conf: Sequence[str] = ()
+    packages: str = ""
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings; refuses what is none."""
+        pairs = [text.partition("=")[::2] for text in self.conf]
+        for name, value in pairs:
+            if not name.startswith("spark.") or not value:
+                msg = f"--conf {name[:60]!r} is not a setting of Spark: write e.g. spark.driver.memory=4g"
+                raise Unreadable(msg)
+        return ({"spark.jars.packages": self.packages} if self.packages else {}) | dict(pairs)
+
+
+_HERE: Final = Spark()
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """The arguments as typed; a URL only if the source is a Redis."""
 
@@ -46,7 +67,7 @@ class Asked:
     begin: str = ""
     end: str = ""
     target: str = "2s"
-    master: str | None = None
+    spark: Spark = _HERE
     compare_with: str = ""
     zone: str = "UTC"
 
@@ -56,12 +77,13 @@ def capacity(asked: Asked) -> int:
     return _run(partial(_capacity, asked))
 
 
-def collect(url: str, out: str, master: str | None, *, lossy: bool, keep: str = "") -> int:
+def collect(url: str, out: str, given: Spark = _HERE, *, lossy: bool = False, keep: str = "") -> int:
     """Add to a history; 1 with one line when that fails."""
 
     def work(talk: Console) -> None:
         kept = timedelta(seconds=_seconds("--keep", keep)) if keep else None
-        with talk.status("starting Spark") as status, session(master) as spark:
+        settings = given.settings()
+        with talk.status("starting Spark") as status, session(given.master, settings) as spark:
             found = collection.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
         _show_collected(found, talk)
 
@@ -102,12 +124,12 @@ def _capacity(asked: Asked, talk: Console) -> None:
     formats = [name.strip() for name in asked.formats.split(",") if name.strip()]
     files.check(asked.out, formats)
     target_s = _seconds("--target-wait-p95", asked.target)
-    now = datetime.now(UTC)
+    settings, now = asked.spark.settings(), datetime.now(UTC)
     first, last, zone = _time("--from", asked.begin, now), _time("--to", asked.end, now), _zone(asked.zone)
     earlier = _earlier(asked.compare_with, first, last or now)
     with _progress(talk, (1 + bool(earlier)) * (_MORE_STEPS + len(facts.STEPS))) as step:
         step("starting Spark")
-        with session(asked.master) as spark:
+        with session(asked.spark.master, settings) as spark:
 
             def make(first: datetime | None, last: datetime | None) -> Report:
                 if asked.url is None:

@@ -22,7 +22,7 @@ from broker.keys import of_service
 from broker.scaling.usage import MINUTE_MS, Usage
 from frontends.cli import app
 from frontends.commands import report
-from frontends.commands.report import Asked
+from frontends.commands.report import Asked, Spark
 from frontends.tools.demo import run as demo
 from tests.analytics.conftest import Journals
 from tests.analytics.simulator import Attempt, Laws, Mishaps, Run, entries, exponential, simulate
@@ -36,7 +36,7 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command use the session of all tests: to start one takes longer than a test."""
 
     @contextmanager
-    def session(_master: str | None) -> Iterator[SparkSession]:
+    def session(_master: str | None, _settings: dict[str, str]) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(report, "session", session)
@@ -190,6 +190,8 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
         ({"begin": "1h", "compare_with": "soon"}, "--compare-with 'soon' is not a duration"),
         ({"formats": "html,pdf"}, "--format 'pdf' is none of html, csv, parquet, json"),
         ({"formats": ","}, "--format is empty: write one or more of html, csv, parquet, json"),
+        ({"spark": Spark(conf=["driver.memory=4g"])}, "--conf 'driver.memory' is not a setting of Spark: write e.g."),
+        ({"spark": Spark(conf=["spark.driver.memory"])}, "--conf 'spark.driver.memory' is not a setting of Spark"),
         ({"url": "redis://127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
         ({"url": "redis://nobody:secret@127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
         ({"url": "embedded://"}, "the url of Redis"),
