@@ -573,9 +573,47 @@ def test_no_limits_of_spark() -> None:
     """Without limits and requests there are no empty ones."""
     (limited, _) = _spark()
     assert limited["driver"]["coreLimit"] == "2"
-    for template in _spark("report.resources.limits.cpu=null", "report.resources.requests.memory=null"):
+    for template in _spark("report.resources.limits.cpu=null"):
         assert "coreLimit" not in template["driver"]
-        assert "memory" not in template["driver"] and "memory" not in template["executor"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "memory"),
+    [
+        ([], "10Gi", ("2Gi", "4Gi")),
+        (["report.recordsPerDay=20000000", "report.collect.keep=720h"], "57Gi", ("6Gi", "12Gi")),
+        (["report.collect.keep=", "report.resources.requests.memory=3Gi"], "35Gi", ("3Gi", "4Gi")),
+        (["report.volume.size=7Gi", "report.history=s3a://bucket/history"], "7Gi", ("2Gi", "4Gi")),
+        (["report.history=s3a://bucket/history"], "1Gi", ("2Gi", "4Gi")),
+    ],
+)
+def test_sizes_of_reports(settings: list[str], size: str, memory: tuple[str, str]) -> None:
+    """Volume and memory follow from the records a day, unless they are set."""
+    objects = rendered("helm4", *having("report", *settings))
+    assert the(objects, "PersistentVolumeClaim")["spec"]["resources"]["requests"]["storage"] == size
+    for job in only(objects, "CronJob"):
+        (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        resources = container["resources"]
+        assert (resources["requests"]["memory"], resources["limits"]["memory"]) == memory
+        assert resources["requests"]["cpu"] == "1" and resources["limits"]["cpu"] == "2"
+
+
+def test_history_in_a_store() -> None:
+    """A history elsewhere is named in both jobs, Spark has what it needs for it, and pods reach it."""
+    settings = ["report.history=s3a://bucket/history", "report.packages={a:b:1,c:d:2}"]
+    settings.append(r"report.conf.spark\.hadoop\.fs\.s3a\.endpoint=https://host")
+    objects = rendered("helm4", *having("report", *settings))
+    added = ["--packages", "a:b:1,c:d:2", "--conf", "spark.jars.ivy=/tmp/ivy"]
+    added += ["--conf", "spark.hadoop.fs.s3a.endpoint=https://host"]
+    for job in only(objects, "CronJob"):
+        (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        assert container["args"][3] == "s3a://bucket/history" and container["args"][-6:] == added
+    egress = the(objects, "NetworkPolicy", "report")["spec"]["egress"]
+    assert {"ports": [{"port": 443, "protocol": "TCP"}]} in egress
+    for template in _spark(*settings):
+        assert template["deps"] == {"packages": ["a:b:1", "c:d:2"]}
+        assert template["sparkConf"] == {"spark.hadoop.fs.s3a.endpoint": "https://host"}
+        assert "--packages" not in template["arguments"]
 
 
 def test_least_privilege(everything: Everything) -> None:
