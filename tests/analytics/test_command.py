@@ -221,6 +221,17 @@ def test_bad_input(  # noqa: PLR0917  (fixtures and cases)
     assert shown.out == ""
 
 
+def test_settings_of_spark() -> None:
+    """What Spark is given on the command line, a value may have an equals sign; settings come after packages."""
+    conf = ["spark.driver.memory=4g", "spark.driver.extraJavaOptions=-Dx=y", "spark.jars.packages=c:d:2"]
+    assert Spark(None, conf[:2], "a:b:1").settings() == {
+        "spark.jars.packages": "a:b:1",
+        "spark.driver.memory": "4g",
+        "spark.driver.extraJavaOptions": "-Dx=y",
+    }
+    assert Spark(None, conf[2:], "a:b:1").settings() == {"spark.jars.packages": "c:d:2"}
+
+
 def test_folder_of_something_else(nowhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder of somebody else's Parquet files is no history, and no report is made of it."""
     (tmp_path / "mine" / "attempts").mkdir(parents=True)

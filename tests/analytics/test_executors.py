@@ -12,6 +12,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from broker.analytics import session
 from broker.analytics.session import _pack_program
 from broker.analytics.source.options import Options
 from broker.analytics.source.reader import Reader
@@ -183,6 +184,19 @@ def test_this_machine(spark: SparkSession) -> None:
     """Processes here import pyspark as it is installed, not from an archive, which each of them would compile again."""
     places = spark.sparkContext.parallelize([0], 1).map(lambda _: pyspark.__file__)
     assert places.collect() == [pyspark.__file__]
+
+
+@pytest.mark.parametrize(
+    ("limits", "heap"), [(["max"], 32), ([f"{12 * 2**30}\n"], 6), ([str(2**63), str(8 * 2**30)], 4), ([str(2**30)], 1)]
+)
+def test_heap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: list[str], heap: int) -> None:
+    """Java gets half of what the machine or its container has, and not less than Spark would give it."""
+    files = [tmp_path / str(number) for number in range(len(limits))]
+    for file, limit in zip(files, limits, strict=True):
+        file.write_text(limit)
+    monkeypatch.setattr(session, "_MEMORY_LIMITS", (str(tmp_path / "none"), *map(str, files)))
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 64 * 2**30 // 4096}.get)
+    assert session._heap_bytes() == heap * 2**30
 
 
 @pytest.mark.parametrize(
