@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from broker.analytics import census, processes
 from broker.analytics.faults import translate_faults
 from broker.analytics.history import GAPS, USAGE, Commit, History, claim_history
-from broker.analytics.source.offsets import START, Offset
+from broker.analytics.source.offsets import ABSENT_MS, START, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.plan import begin, deal, size
@@ -19,9 +19,6 @@ from broker.analytics.source.snapshot import Bounds, snapshot
 from broker.analytics.source.tasks import frame, tasks
 from broker.journal.schema import JournalPartition
 from broker.scaling.usage import Usage
-
-_ABSENT_MS: Final = 30 * 86_400_000
-"""How long the offset of a missing journal is known: it may be on a Redis process that somebody repairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,7 @@ def _find_absent(commit: Commit, bounds: Mapping[JournalPartition, Bounds], now_
     """
     missing = commit.offsets.keys() - {str(partition) for partition in bounds}
     since = {name: commit.absent.get(name, now_ms) for name in missing}
-    return {name: at_ms for name, at_ms in since.items() if now_ms - at_ms < _ABSENT_MS}
+    return {name: at_ms for name, at_ms in since.items() if now_ms - at_ms < ABSENT_MS}
 
 
 def _carry_offsets(

@@ -69,9 +69,12 @@ _DAYS: Final = {
 _COMMITS: Final = "commits"
 _KEPT_COMMITS: Final = 10
 
-SMALL_BYTES: Final = 64 * 2**20
+_KEPT_FOR_READERS_MS: Final = 3_600_000
+"""How long a file stays that no longer belongs to the history: a report may have begun before."""
+
+_SMALL_BYTES: Final = 64 * 2**20
 """Files of fewer bytes are merged."""
-_MERGED_BYTES: Final = 2 * SMALL_BYTES
+_MERGED_BYTES: Final = 2 * _SMALL_BYTES
 _MANY: Final = 16
 """How many small files a day may have before it has ended."""
 
@@ -159,20 +162,16 @@ class History:
         if made == self.commit:
             return self
         tidied = self.put(made)
-        self.folder.remove_strays({*made.files, *made.retired, MARK}, _COMMITS, now_ms - KEPT_FOR_READERS_MS)
+        self.folder.remove_strays({*made.files, *made.retired, MARK}, _COMMITS, now_ms - _KEPT_FOR_READERS_MS)
         return tidied
 
     def drop_retired(self, now: datetime) -> Commit:
         """Remove the files that nobody reads any more; returns the commit without them."""
-        until_ms = int(now.timestamp() * 1000) - KEPT_FOR_READERS_MS
+        until_ms = int(now.timestamp() * 1000) - _KEPT_FOR_READERS_MS
         due = [path for path, at_ms in self.commit.retired.items() if at_ms <= until_ms]
         self.folder.remove_files(due)
         left = {path: at_ms for path, at_ms in self.commit.retired.items() if at_ms > until_ms}
         return replace(self.commit, retired=left)
-
-
-KEPT_FOR_READERS_MS: Final = 3_600_000
-"""How long a file stays that no longer belongs to the history: a report may have begun before."""
 
 
 def _day(path: str) -> str:
@@ -183,7 +182,7 @@ def _mergeable(files: Mapping[str, int], today: str) -> Iterator[tuple[str, list
     """Choose small files to merge, by folder: those of a day that has ended, and many of one that has not."""
     small: defaultdict[str, list[str]] = defaultdict(list)
     for path, size in sorted(files.items(), key=lambda file: file[1]):
-        if path.startswith(tuple(_DAYS)) and size < SMALL_BYTES:
+        if path.startswith(tuple(_DAYS)) and size < _SMALL_BYTES:
             small[path.rpartition("/")[0]].append(path)
     for folder, paths in small.items():
         if len(paths) < (2 if folder.rpartition("day=")[2] < today else _MANY):

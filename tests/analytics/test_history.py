@@ -109,7 +109,7 @@ def test_old_days(spark: SparkSession, journals: Journals, tmp_path: Path, monke
     assert attempts(spark, out) == [*range(86_400, 86_410)]
     # A report that has begun still reads what there was.
     assert before.table("attempts").count() == 110 and before.usage() == (used,)
-    monkeypatch.setattr(history, "KEPT_FOR_READERS_MS", 0)
+    monkeypatch.setattr(history, "_KEPT_FOR_READERS_MS", 0)
     collect(journals.url, str(out), spark=spark)
     assert [path.name for path in (out / "attempts").iterdir()] == ["day=2023-11-15"]
     assert list((out / "process_usage").iterdir()) == []
@@ -149,7 +149,7 @@ def test_merged(filled: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert tidied.tidy(None, NOW) is tidied
     # Files that no commit names any more, or never did, go when nobody can read them.
     assert len(list(tmp_path.glob("gaps/*/*.parquet"))) == 10
-    monkeypatch.setattr(history, "KEPT_FOR_READERS_MS", 0)
+    monkeypatch.setattr(history, "_KEPT_FOR_READERS_MS", 0)
     later = datetime.now(UTC) + timedelta(days=1)
     left = tidied.put(tidied.drop_retired(later))
     assert len(list(tmp_path.glob("gaps/*/*.parquet"))) == 3

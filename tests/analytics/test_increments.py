@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.source import increments
 from broker.analytics.source.increments import Increments, SparkOffsets
 from broker.analytics.source.options import Options
 from broker.analytics.source.progress import Behind, behind
@@ -31,25 +32,23 @@ class Query:
 
     def run(self, column: str = "token", **options: str) -> list[list[Any]]:
         """Return the rows of each increment until there are no more; after a fault the same increment is tried again."""
-        increments = Increments(Options.read({"url": self._url, **options}))
+        reader = Increments(Options.read({"url": self._url, **options}))
         if self.end is None:
-            self.end = increments.initialOffset()
-        increments.prepareForTriggerAvailableNow()
-        limit = increments.getDefaultReadLimit()
+            self.end = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        limit = reader.getDefaultReadLimit()
         found = []
         # Spark passes JSON.
-        while (end := json.loads(json.dumps(increments.latestOffset(self.end, limit)))) != self.end:
-            tasks = increments.partitions(self.end, end)
-            found.append(
-                sorted(t for task in tasks for rows in increments.read(task) for t in rows[column].to_pylist())
-            )
+        while (end := json.loads(json.dumps(reader.latestOffset(self.end, limit)))) != self.end:
+            tasks = reader.partitions(self.end, end)
+            found.append(sorted(t for task in tasks for rows in reader.read(task) for t in rows[column].to_pylist()))
             self.end = end
         return found
 
 
-def all_of(increments: list[list[Any]]) -> list[Any]:
+def all_of(found: list[list[Any]]) -> list[Any]:
     """Return the rows of all increments."""
-    return list(chain.from_iterable(increments))
+    return list(chain.from_iterable(found))
 
 
 @pytest.fixture
@@ -149,6 +148,18 @@ def test_absent_for_a_time(journals: Journals, query: Query, limit: dict[str, st
     journals.write(OTHERS, 10, first=1_010)
     assert all_of(query.run(**limit)) == [*range(1_010, 1_020)]
     assert query.run(**limit) == []
+    assert query.end is not None and "absent" not in str(query.end)
+
+
+def test_absent_for_good(journals: Journals, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that is missing for a month is forgotten."""
+    journals.write(OTHERS, 10)
+    query.run()
+    journals.client.delete("sq:{others@cd34/5}:journal")
+    assert query.run(failOnDataLoss="false") == [[]] and query.run() == []
+    assert query.end and [*query.end] == [str(OTHERS)]
+    monkeypatch.setattr(increments, "ABSENT_MS", 0)
+    assert query.run() == [[]] and query.end == {}
 
 
 def test_a_log(journals: Journals, query: Query) -> None:

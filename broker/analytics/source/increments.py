@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.fetch import report_lost
-from broker.analytics.source.offsets import START, Id, Offset
+from broker.analytics.source.offsets import ABSENT_MS, START, Id, Offset
 from broker.analytics.source.options import LATEST, Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.plan import begin, deal, size
@@ -28,8 +28,8 @@ from broker.journal.schema import JournalPartition
 SparkOffsets = dict[str, str]
 """Offsets as Spark stores them: JSON."""
 
-_ABSENT: Final = " absent"
-"""Follows the offset of a stream that is missing, in increments that were read without it."""
+_ABSENT: Final = " absent since "
+"""Follows the offset of a stream that is missing, before the time in ms, in increments that were read without it."""
 
 
 class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -83,8 +83,7 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name: end if _behind(start, name, end) else str(_start(start, name))
                 for name, end in _end_offsets(found).items()
             }
-        # A stream that is missing now may come back, and then is read from where it was.
-        return {name: text.removesuffix(_ABSENT) + _ABSENT for name, text in start.items()} | ends
+        return _carry(start, int(time.time() * 1000)) | ends
 
     def partitions(self, start: SparkOffsets, end: SparkOffsets) -> Sequence[InputPartition]:
         """Split an increment into tasks."""
@@ -92,7 +91,7 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Losing a log with its node is no data loss. A journal may take unread records with it.
         if STREAMS[self._options.stream].watched:
             for name in sorted({*start, *end} - found.keys()):
-                if not start.get(name, "").endswith(_ABSENT):
+                if _ABSENT not in start.get(name, ""):
                     self._report_deleted(name, start)
         sized = []
         for name in end:
@@ -157,7 +156,7 @@ def _start(start: SparkOffsets, name: str) -> Offset:
     """Return where to read a partition from; one that was created since the last increment, from its very first entry."""
     text = start.get(name)
     if text is not None:
-        return Offset.parse(text.removesuffix(_ABSENT))
+        return Offset.parse(text.partition(_ABSENT)[0])
     return Offset(START, 0 if start else None)
 
 
@@ -165,6 +164,12 @@ def _count_unread(offset: Offset, bounds: Bounds) -> int:
     """Count the entries after an offset, or estimate them if it does not say how many were before it."""
     piece = begin(bounds, offset)
     return size(piece, bounds).rows if piece.before is None else bounds.added - max(piece.before, bounds.gone)
+
+
+def _carry(start: SparkOffsets, now_ms: int) -> SparkOffsets:
+    """Mark offsets as those of missing streams, which may come back and are then read from where they were."""
+    marked = {name: text if _ABSENT in text else f"{text}{_ABSENT}{now_ms}" for name, text in start.items()}
+    return {name: text for name, text in marked.items() if now_ms - int(text.partition(_ABSENT)[2]) < ABSENT_MS}
 
 
 def _end_offsets(found: Mapping[JournalPartition, Bounds]) -> SparkOffsets:

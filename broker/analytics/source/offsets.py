@@ -39,6 +39,9 @@ class Id(NamedTuple):
 START: Final = Id(0)
 """Before every entry."""
 
+ABSENT_MS: Final = 30 * 86_400_000
+"""How long the offset of a missing stream is known: it may be on a Redis process that somebody repairs."""
+
 
 class Offset(NamedTuple):
     """How far a stream was read: the last entry, and how many were read or dropped by then (None: not counted)."""
