@@ -132,7 +132,9 @@ class History:
 
     def usage(self, first: datetime | None = None) -> tuple[Usage, ...]:
         """Return the samples of what processes used; with `first`, perhaps also earlier ones."""
-        return tuple(Usage(*row) for row in self.table("process_usage", first).distinct().collect())
+        # By columns: there may be a million.
+        found = self.table("process_usage", first).toArrow()
+        return tuple(map(Usage, *(column.to_pylist() for column in found.columns)))
 
     def add(self, name: str, rows: DataFrame) -> dict[str, int]:
         """Write rows of a table to new files; they belong to the history with the commit that names them."""
