@@ -28,7 +28,8 @@ def inputs(
     directory.mkdir(exist_ok=True)
     nothing = {"partition": 0, "waiting": 0, "in_flight": 0, "credit": 0, "subscribers": 1, "journal_length": 0}
     memory = {"journal_max": 10_000, "used_memory": 0, "maxmemory": 0}
-    rows = [[{**nothing, **memory, **row}.get(name) for name in census.SCHEMA.names] for row in standing]
+    together = {"collected": max((row["at"] for row in standing), default=None)}
+    rows = [[{**nothing, **memory, **together, **row}.get(name) for name in census.SCHEMA.names] for row in standing]
     return Inputs(
         attempts(spark, directory / "attempts.parquet", [attempt for run in runs for attempt in run.attempts]),
         spark.createDataFrame([], census.IN_FLIGHT),

@@ -32,10 +32,3 @@ def test_deleted(spark: SparkSession, tmp_path: Path) -> None:
     assert found == {"again": (1, 2, 5), "stays": (2, 7, 10)}
     start = find_start(census)
     assert start is not None and start.astimezone(UTC) == NOW
-
-
-def test_of_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
-    """Where no row says when it was collected, the newest row of each partition counts."""
-    earlier = _row("jobs", "aa", None, 9, at=BEFORE - timedelta(days=1))
-    census = inputs(spark, tmp_path, [], [earlier, _row("jobs", "aa", None, 1)]).census
-    assert [(row.node, row.waiting) for row in present(census).collect()] == [("jobs", 1)]

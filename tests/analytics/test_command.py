@@ -248,7 +248,7 @@ def test_a_file_system_that_is_away(
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("ipc.client.connect.max.retries", "0")
     assert report.capacity(Asked(folder, None, nowhere)) == 1
-    assert report.collect(journals.url, folder, None, lossy=False) == 1
+    assert report.collect(journals.url, folder, report.Spark(), lossy=False) == 1
     told = [row for row in capsys.readouterr().err.splitlines() if row.startswith("stanzaq report: ")]
     line = r"a file system that Spark uses cannot be reached \(.+\): start it, or name a folder elsewhere"
     assert [bool(re.fullmatch(f"stanzaq report: {line}", row)) for row in told] == [True, True]

@@ -5,7 +5,7 @@ Only the last collection says what there is now: a partition that is not in it w
 
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 _PARTITION = ("node", "incarnation", "partition")
@@ -36,7 +36,7 @@ def credits_over_time(census: DataFrame, begin_ms: int, end_ms: int | None) -> D
     at = F.unix_millis("at")
     return (
         census.where((at >= begin_ms) & (F.lit(end_ms).isNull() | (at < F.lit(end_ms))))
-        .groupBy("node", F.coalesce("collected", "at").alias("collected"))
+        .groupBy("node", "collected")
         .agg(F.max(F.unix_millis("at")).alias("at"), F.sum("credit").alias("credit"))
         .orderBy("at")
     )
@@ -50,11 +50,9 @@ def find_start(census: DataFrame) -> datetime | None:
 
 
 def _last(census: DataFrame) -> DataFrame:
-    """Return the rows of the last collection; of a history without any that says so, the newest row of each partition."""
-    last = census.agg(F.max("collected").alias("last"))
-    age = F.row_number().over(Window.partitionBy(*_PARTITION).orderBy(F.desc("at")))
-    newest = census.join(F.broadcast(last), F.col("collected").eqNullSafe(F.col("last"))).drop("last")
-    return newest.withColumn("age", age).where("age = 1").drop("age")
+    """Return the rows of the last collection."""
+    last = census.agg(F.max("collected").alias("collected"))
+    return census.join(F.broadcast(last), "collected")
 
 
 def memory(census: DataFrame) -> DataFrame:
