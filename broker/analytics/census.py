@@ -240,8 +240,8 @@ def _partition_state(
         ("HKEYS", of("outbox_items")),
         ("HKEYS", of("inflight")),
         ("HVALS", of("inflight")),
-        ("EXISTS", of("by_priority")),
-        ("EXISTS", of("delayed")),
+        ("ZRANGE", of("by_priority"), 0, 0),
+        ("ZRANGE", of("delayed"), 0, 0),
     )
     state, cursor, kept, journal_max, *rules = meta
     limits, retry_delay, ordered, fair, by_key = (each.decode() if each else "" for each in rules)
