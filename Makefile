@@ -2,7 +2,7 @@
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
 PEERS := bench/peers
-SERVERS := curl ejabberd prosody redis-server faketime java promtool chromium chromedriver
+SERVERS := curl ejabberd prosody redis-server postgresql faketime java promtool chromium chromedriver
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadscope --no-loadscope-reorder -m "not soak"
 
 # More options for a target's command, e.g. make demo ARGS="--kill --items 5000"

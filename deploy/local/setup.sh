@@ -3,8 +3,8 @@
 #   setup.sh venv LOCK…       create .venv, and install the packages of these locks and the project, editable
 #   setup.sh release          create .venv/release with the tools that lock, audit and describe
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   install those of curl, ejabberd, prosody, redis-server, faketime, java, promtool, npm, chromium, chromedriver that are missing,
-#                             and what is needed to compile proton: compiler, openssl, pythonh
+#   setup.sh packages NAME…   install those of curl, ejabberd, prosody, redis-server, postgresql, faketime, java, promtool, npm, chromium, chromedriver
+#                             that are missing, and what is needed to compile proton: compiler, openssl, pythonh
 #   setup.sh tools            download the tools that check the Helm chart into .venv/tools
 # It installs packages only as root or with a sudo that needs no password; otherwise it prints one line that says what to install.
 set -eu
@@ -34,7 +34,7 @@ bring() {
     trap 'exit 1' HUP INT TERM
     # The package lists may be missing or old: they are updated only if the installation fails.
     apt "$@" >/dev/null 2>&1 || { as_root apt-get -q update && apt "$@"; }
-    for service in ejabberd prosody redis-server prometheus; do
+    for service in ejabberd prosody redis-server postgresql prometheus; do
         case " $* " in *" $service "*) as_root update-rc.d "$service" disable >/dev/null 2>&1 || true ;; esac
     done
 }
@@ -111,6 +111,8 @@ packages() {
             prosody)
                 { command -v prosody && ls /usr/lib/*/lua/5.*/lunbound.so; } >/dev/null 2>&1 || missing="$missing prosody lua-unbound"
                 ;;
+            # Its programs are on no PATH.
+            postgresql) { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || missing="$missing $name" ;;
             # Spark needs 17 or newer.
             java) java_serves || missing="$missing openjdk-17-jre-headless" ;;
             # Proton has no wheel and is compiled.
