@@ -4,7 +4,7 @@ The package needs an account at an XMPP server, or at the service's HTTP fronten
 import `broker` or `frontends`.
 """
 
-from stanzaq.errors import StanzaqError
+from stanzaq.errors import Fenced, StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher.publisher import Publisher, Reply
 from stanzaq.retry import Reject, Retry
@@ -12,4 +12,4 @@ from stanzaq.transport.interface import Schedule
 from stanzaq.worker.hooks import Run as CallNext
 from stanzaq.worker.worker import Worker
 
-__all__ = ["CallNext", "Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]
+__all__ = ["CallNext", "Fenced", "Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]

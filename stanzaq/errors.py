@@ -1,4 +1,4 @@
-"""The library's exception. Must not know transports."""
+"""The library's exceptions. Must not know transports."""
 
 
 class StanzaqError(Exception):
@@ -11,3 +11,7 @@ class StanzaqError(Exception):
         """Keep the sentence and the condition."""
         super().__init__(message)
         self.condition = condition
+
+
+class Fenced(StanzaqError):  # noqa: N818  (what has happened to the job, as its handler sees it)
+    """A store has refused a job's write: a job with a newer lock has been there. Nothing of it was written."""
