@@ -7,9 +7,9 @@ missing, and the clock is set ahead where the service would wait. Must not know 
 import asyncio
 import atexit
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
@@ -34,6 +34,7 @@ from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
 from stanzaq.publisher.publisher import Parent, Reply, make_item
 from stanzaq.testing.core import OWNER, CoreTransport, ask, content, publish
+from stanzaq.testing.late import LateJob
 from stanzaq.worker.hooks import Run
 from stanzaq.worker.worker import Worker
 
@@ -74,6 +75,7 @@ class TestBroker:
         self._transport = CoreTransport(self._changed.set, worker._group)  # noqa: SLF001
         self._faults: list[Exception] = []
         self._worked: list[str] = []
+        self._late: LateJob | None = None
         self._stack = AsyncExitStack()
         self._core: _Core
         self._serving: asyncio.Task[None]
@@ -170,6 +172,29 @@ class TestBroker:
         if raises and self._faults:
             raise self._faults.pop(0)
 
+    @asynccontextmanager
+    async def late(self, node: str, *, timeout: Duration = "30s") -> AsyncIterator[None]:  # noqa: ASYNC109
+        """Show that a late write is refused: `async with broker.late("orders"): await broker.publish("orders", {}, id="7")`.
+
+        The first job of the node stops right before its fence. At the end of the block its lock expires, all items are worked
+        off as by `drain`, and the late job goes on. Raises AssertionError if it has no fence, or if it has not ended with Fenced,
+        and TimeoutError after `timeout`, in real time.
+        """
+        late = self._late = LateJob(node)
+        try:
+            async with asyncio.timeout(seconds(timeout)):
+                yield
+                await self._wait_unless_ended(late.stopped)
+                late.check_stopped()
+                while not late.lost.is_set():
+                    await self._core.skip(self._worked)
+                    await self._wait_unless_ended(late.lost, _LOOK_SECONDS)
+            await self.drain(timeout=timeout)
+        finally:
+            self._late = None
+            await late.end()
+        late.check_refused()
+
     async def dead(self, node: str) -> list[DeadLetter]:
         """Return the dead letters of a node. Raises StanzaqError if there is no such node."""
         found = await ask(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
@@ -213,9 +238,13 @@ class TestBroker:
         return not any(counted.in_flight or counted.dying for counted in counts.values())
 
     async def _watch(self, job: Job[Any], call_next: Run) -> None:
-        """Keep what a handler raises; a middleware."""
+        """Keep what a handler raises, and let the first job be late if a test wants one; a middleware."""
+        late, is_first = self._late, self._late is not None and self._late.work is None
         try:
-            await call_next(job)
+            if late is not None and is_first and job.node == late.node:
+                await late.run(job, call_next)
+            else:
+                await call_next(job)
         except Exception as error:
             self._faults.append(error)
             self._changed.set()

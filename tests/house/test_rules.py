@@ -92,6 +92,7 @@ STARTS_TASKS = {
     "stanzaq/sync.py": "awaited where it is started",
     "stanzaq/worker/runs.py": "a run answers for its handler, and tells the service how it ended",
     "stanzaq/testing/broker.py": "awaited where it is started",
+    "stanzaq/testing/late.py": "awaited where the late job is let go",
     "stanzaq/worker/worker.py": "awaited where it is started",
     "stanzaq/http/worker.py": "awaited where they are started",
     "stanzaq/transport/gatherer.py": "it answers its rows however it ends",
