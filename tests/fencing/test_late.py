@@ -2,7 +2,11 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import psycopg
@@ -12,7 +16,9 @@ import redis.asyncio as aioredis
 
 from frontends.tools.servers.redis import RedisServer
 from stanzaq import Fenced, Job, Worker
+from stanzaq.fencing import TABLE
 from stanzaq.testing import TestBroker
+from stanzaq.worker.worker import held
 from tests.fencing.postgres import PostgresServer
 
 
@@ -51,6 +57,31 @@ async def test_in_threads(postgres: PostgresServer) -> None:
 
     async with TestBroker(worker) as broker, broker.late("orders"):
         await broker.publish("orders", "in a thread")
+
+
+async def test_programs_of_the_docs(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs in library.md and its statement are complete: the order is what the second attempt has made of it."""
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    programs = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", page, re.DOTALL))
+    (statement,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    assert dedent(statement).strip() == TABLE
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE shop")
+    with psycopg.connect(postgres.url("shop")) as connection:
+        connection.execute(TABLE)
+        connection.execute("CREATE TABLE orders AS SELECT 7 AS id, 0 AS total")
+    fenced = ModuleType("fenced")
+    monkeypatch.setitem(sys.modules, "fenced", fenced)
+    with held():
+        exec(programs["fenced"].replace("postgresql://localhost/shop", postgres.url("shop")), vars(fenced))  # noqa: S102
+    names: dict[str, Any] = {}
+    exec(programs["test_fenced"], names)  # noqa: S102
+    await names["test_late_write"]()
+    with psycopg.connect(postgres.url("shop")) as connection:
+        assert connection.execute("SELECT id, total FROM orders").fetchall() == [(7, 12)]
+        (forget,) = re.findall(r"`(DELETE FROM stanzaq_fences .*?)`", page)
+        assert connection.execute(forget).rowcount == 0
+        assert connection.execute(forget.replace("- interval", "+ interval")).rowcount == 1
 
 
 @pytest.fixture
