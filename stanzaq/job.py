@@ -4,14 +4,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self
-from uuid import UUID
 
-from stanzaq.fencing import Fence, Mark
 from stanzaq.transport.interface import Progress
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     # typing has defaults only from Python 3.13 on. Type checkers bring this module; it needs not be installed.
     from typing_extensions import TypeVar
+
+    from stanzaq.fencing import Fence
 
     T = TypeVar("T", default=Any)
 else:
@@ -55,22 +57,15 @@ class Job(Generic[T]):
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
         return replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing)
 
-    def fence(self, connection: object, name: str, key: str | int | UUID) -> Fence:
+    def fence(self, connection: object, name: str, key: "str | int | UUID") -> "Fence":
         """Return what guards writes: `async with job.fence(connection, "orders", order_id):`, or `with` where it blocks.
 
         The store refuses them, as Fenced, if it has seen a larger token of this node for this name and key. Raises TypeError for
         a connection that no fence knows, and ValueError for a job without a token.
         """
-        names: tuple[object, object] = (name, key)
-        if not (isinstance(names[0], str) and isinstance(names[1], str | int | UUID)):
-            msg = (
-                f"fence(…, {name!r}, {key!r}): name what is written by a str, and a key that is a str, an int or a UUID"
-            )
-            raise TypeError(msg)
-        if self.token <= 0:
-            msg = f"the job of {self.node} {self.id} has no token, so there is nothing to compare: only a delivered item has one"
-            raise ValueError(msg)
-        return Fence(connection, Mark(self.node, name, str(key), self.token))
+        from stanzaq.fencing import Fence, Mark  # noqa: PLC0415  (most programs need none)
+
+        return Fence(connection, Mark.make(self.node, name, key, self.token))
 
     async def renew(self) -> None:
         """Restart the lock time now, e.g. before a step that blocks the event loop for long."""

@@ -1,7 +1,8 @@
 """What a fence compares: a token, and what it is about. Must not know any store."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+from uuid import UUID
 
 from stanzaq.errors import Fenced
 
@@ -26,6 +27,19 @@ class Mark:
     name: str
     key: str
     token: int
+
+    @classmethod
+    def make(cls, node: str, name: object, key: object, token: int) -> Self:
+        """Check what a program has named. Raises TypeError, and ValueError without a token."""
+        if not (isinstance(name, str) and isinstance(key, str | int | UUID)):
+            msg = (
+                f"fence(…, {name!r}, {key!r}): name what is written by a str, and a key that is a str, an int or a UUID"
+            )
+            raise TypeError(msg)
+        if token <= 0:
+            msg = f"the job of {node} has no token, so there is nothing to compare: only a delivered item has one"
+            raise ValueError(msg)
+        return cls(node, name, str(key), token)
 
     def refusal(self) -> Fenced:
         """Return the exception for a store that has seen a larger token."""

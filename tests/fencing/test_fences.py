@@ -228,6 +228,20 @@ async def test_inside_a_transaction(postgres: PostgresServer) -> None:
     assert (_tokens(postgres, key), _tokens(postgres, other)) == ([5], [0, 6])
 
 
+async def test_snapshots(postgres: PostgresServer) -> None:
+    """In a transaction with a snapshot from before the newer job's write, PostgreSQL refuses by itself."""
+    key = next(_keys)
+    await _async_psycopg(Order(postgres, make_job(5), key))
+    async with await psycopg.AsyncConnection.connect(postgres.url()) as connection:
+        await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        await connection.execute("SELECT 1 FROM orders")
+        await _async_psycopg(Order(postgres, make_job(7), key))
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            async with make_job(6).fence(connection, "orders", key):
+                pytest.fail("it was let in")
+    assert _tokens(postgres, key) == [5, 7]
+
+
 async def test_names_and_keys(postgres: PostgresServer) -> None:
     """Fences of other names and keys are others; a key is what it is as text."""
     same = UUID(int=7)
@@ -263,9 +277,7 @@ async def test_wrong_arguments(postgres: PostgresServer) -> None:
                 pass
         with pytest.raises(TypeError, match=r"^fence\(…, 'orders', None\): name what is written by a str, and a key"):
             job.fence(connection, "orders", None)  # type: ignore[arg-type]
-        with pytest.raises(
-            ValueError, match=r"^the job of orders item-0 has no token, so there is nothing to compare: "
-        ):
+        with pytest.raises(ValueError, match=r"^the job of orders has no token, so there is nothing to compare: "):
             make_job(0).fence(connection, "orders", "1")
     async with await psycopg.AsyncConnection.connect(postgres.url()) as unblocking:
         with (

@@ -137,6 +137,7 @@ SIGNATURES = {
     Retry: "(attempts=None, *, delay='1s', backoff=2.0, limit='10m', jitter=True)",
     Job.renew: "(self)",
     Job.progress: "(self, share, note='')",
+    Job.fence: "(self, connection, name, key)",
 }
 
 
@@ -152,7 +153,7 @@ def test_public_names() -> None:
     """Issue 23: what a program may import, and what a job has."""
     assert set(stanzaq.__all__) == {
         *("Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"),
-        *("CallNext", "Reply", "Schedule"),
+        *("CallNext", "Fenced", "Reply", "Schedule"),
     }
     fields = [each.name for each in dataclasses.fields(Job) if not each.name.startswith("_")]
     assert fields == [
