@@ -1,10 +1,12 @@
 """The argument of a handler. Must not know where it came from."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self
 
+from stanzaq.durations import Duration
+from stanzaq.errors import StanzaqError
 from stanzaq.transport.interface import Progress
 
 if TYPE_CHECKING:
@@ -24,6 +26,12 @@ else:
 
 async def _do_nothing(_progress: Progress | None = None) -> None:
     """Do nothing: a copy in another process has no connection."""
+
+
+async def _refuse_to_publish(*_: object, **_more: object) -> str:
+    """Refuse: a copy in another process has no connection."""
+    msg = "a job in another process has no connection to publish over: use a stanzaq.Publisher there"
+    raise StanzaqError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,11 @@ class Job(Generic[T]):
     """Called right before the handler."""
     _returned: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What the handler has returned, once it has."""
+    _publish: Callable[..., Awaitable[str]] = field(default=_refuse_to_publish, repr=False, compare=False)
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
-        return replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing)
+        return replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing, _publish=_refuse_to_publish)
 
     def fence(self, connection: object, name: str, key: "str | int | UUID") -> "Fence":
         """Return what guards writes: `async with job.fence(connection, "orders", order_id):`, or `with` where it blocks.
@@ -77,3 +86,28 @@ class Job(Generic[T]):
         Raises ValueError for another share.
         """
         await self._renew(Progress(share, note))
+
+    async def publish(  # noqa: PLR0913  (as Publisher.publish)
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,  # noqa: A002
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+        after: Iterable[str | tuple[str, str]] = (),
+        regardless: bool = False,
+        keep: bool = False,
+    ) -> str:
+        """Publish an item over the worker's connection now, whatever becomes of this job, and return its id once it is stored.
+
+        The arguments are those of `Publisher.publish`, without `reply`. The worker's account must be allowed to publish to the
+        node. If the job is repeated, so is this: give an `id` that follows from the job's. A handler in a thread writes
+        `asyncio.run(job.publish(…))`; in another process there is no connection. Raises as `Publisher.publish` does.
+        """
+        hints = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers, "at": at}
+        return await self._publish(node, payload, id=id, **hints, after=after, regardless=regardless, keep=keep)

@@ -28,19 +28,13 @@ Trace = tuple[tuple[str, str], ...]
 """The trace headers of a request, which are those of all its items."""
 
 
-class HttpSender:
-    """The transport of a publisher with an account of the RESTful Queue."""
+class HttpPublishing:
+    """Sends items over a connection, those of one turn of the event loop, one node and one trace together."""
 
-    def __init__(self, account: HttpAccount) -> None:
-        """Use an account."""
-        self._connection = HttpConnection(account)
+    def __init__(self, connection: HttpConnection) -> None:
+        """Send over a connection, which may be a worker's."""
+        self._connection = connection
         self._gatherer = Gatherer(self._send)
-        self._awaited = 0
-        self._closed = asyncio.Event()
-
-    async def run(self) -> None:
-        """Wait for `close`: requests connect as needed."""
-        await self._closed.wait()
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
@@ -59,6 +53,25 @@ class HttpSender:
         path, body = messages.batch_path(node), messages.batch_body(items.values())
         said = await self._connection.ask(f"publish to {node}", "POST", path, body, headers=dict(traced), once=True)
         return None if said is None else messages.outcomes(items, said)
+
+
+class HttpSender:
+    """The transport of a publisher with an account of the RESTful Queue."""
+
+    def __init__(self, account: HttpAccount) -> None:
+        """Use an account."""
+        self._connection = HttpConnection(account)
+        self._publishing = HttpPublishing(self._connection)
+        self._awaited = 0
+        self._closed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Wait for `close`: requests connect as needed."""
+        await self._closed.wait()
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
+        await self._publishing.publish(outgoing)
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""

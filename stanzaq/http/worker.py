@@ -19,11 +19,12 @@ from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import HttpConnection, LostError
 from stanzaq.http.messages import Addresses
+from stanzaq.http.publisher import HttpPublishing
 from stanzaq.retry import Release
 from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.backoff import Backoff
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import READY, Content, Lock, Progress, Receiver
+from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver
 
 log = logging.getLogger("stanzaq")
 
@@ -83,6 +84,7 @@ class HttpTransport:
         """Use an account; `create` missing nodes."""
         self._connection = HttpConnection(account)
         self._gatherer = Gatherer(self._acknowledge_all)
+        self._publishing = HttpPublishing(self._connection)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
         # Those of locks that the worker has let go of without a word are forgotten.
@@ -125,6 +127,10 @@ class HttpTransport:
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node, which its messages tell."""
         return self._lock_seconds[node]
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
+        await self._publishing.publish(outgoing)
 
     async def pause(self) -> None:
         """End the subscriptions; what they hold stays under its locks."""

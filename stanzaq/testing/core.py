@@ -46,7 +46,7 @@ async def ask(core: Core, what: str, command: Command) -> Result:
     return result
 
 
-async def publish(core: Core, outgoing: Outgoing) -> str:
+async def publish(core: Core, outgoing: Outgoing, by: Jid = OWNER) -> str:
     """Publish an item and return its id. Durations are whole seconds, as on every wire. Raises StanzaqError."""
     node, content, asks = outgoing.node, outgoing.content, outgoing.hints
     what = f"publish to {node}"
@@ -69,7 +69,7 @@ async def publish(core: Core, outgoing: Outgoing) -> str:
         hints = broker_hints.Hints.validate(delay, asks.priority, lives, reply, after, at=at)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
-    command = Publish(node, OWNER, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
+    command = Publish(node, by, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
     published = await ask(core, what, command)
     assert isinstance(published, Published)
     return published.item_id
@@ -155,6 +155,11 @@ class CoreTransport:
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node."""
         return float((await self._config(node)).lock_seconds)
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Publish an item. Raises StanzaqError if the core refuses it."""
+        await publish(self.core, outgoing, _WORKER)
+        self._changed()
 
     async def _config(self, node: str) -> NodeConfig:
         found = await self._ask(f"find {node}", Describe(node, _WORKER, as_owner=False))

@@ -220,6 +220,9 @@ class Transport(Protocol):
     async def lock_seconds(self, node: str) -> float:
         """Return the lock time of a node."""
 
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item; the service has stored it on return. Raises StanzaqError if the service refuses it."""
+
     async def pause(self) -> None:
         """Receive no further items; existing locks stay."""
 

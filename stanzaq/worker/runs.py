@@ -14,6 +14,7 @@ from typing import Any, Final
 from stanzaq import logs, payloads
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
+from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
 from stanzaq.transport.interface import Content, Delivery, Lock, Progress, Transport
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
@@ -375,9 +376,20 @@ class _Run:
             self._renew,
             self._begin,
             self._returned,
+            self._publish,
         )
         logs.current.set(logs.fields(job))
         await chain(job)
+
+    async def _publish(self, node: str, payload: Any, **asked: Any) -> str:  # noqa: ANN401
+        """Publish an item for the handler, which may have an event loop of its own, in a thread; returns the item's id."""
+        outgoing, loop = make_item(node, payload, **asked), self.task.get_loop()
+        sending = self._transport.publish(outgoing)
+        if asyncio.get_running_loop() is loop:
+            await sending
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sending, loop))
+        return outgoing.item
 
     async def _keep(self) -> None:
         """Renew the lock repeatedly until it is lost, or its time is over without an answer: another worker may have it then."""

@@ -25,21 +25,13 @@ _TIMING: Final = Timing(first=math.inf, cap=math.inf, tries=1, remembered=3_600.
 """The connection repeats requests, so one failure is final. Services remember twice as long, for clocks and queues on the way."""
 
 
-class XmppSender:
-    """The transport of a publisher with an XMPP account."""
+class XmppPublishing:
+    """Sends items over a connection, those of one turn of the event loop and one node together."""
 
-    def __init__(self, account: Account) -> None:
-        """Use an account."""
-        self._connection = XmppConnection(account)
+    def __init__(self, connection: XmppConnection) -> None:
+        """Send over a connection, which may be a worker's."""
+        self._connection = connection
         self._gatherer = Gatherer(self._send)
-        # Those that nobody waits for any more are forgotten.
-        self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
-        # Of items that are stored: while one is on its way, the service may know the end of an earlier one of its id.
-        self._sought: WeakSet[asyncio.Future[Outcome]] = WeakSet()
-
-    async def run(self) -> None:
-        """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
-        await self._connection.run(self)
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
@@ -55,6 +47,27 @@ class XmppSender:
         """Send items once: if the answer is lost, or the service refuses them together, each is sent by itself."""
         answer = await self._connection.ask_once("set", stanzas.publish_all(node, "".join(items.values())))
         return None if answer is None or stanzas.refusal(answer) else stanzas.outcomes(answer)
+
+
+class XmppSender:
+    """The transport of a publisher with an XMPP account."""
+
+    def __init__(self, account: Account) -> None:
+        """Use an account."""
+        self._connection = XmppConnection(account)
+        self._publishing = XmppPublishing(self._connection)
+        # Those that nobody waits for any more are forgotten.
+        self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
+        # Of items that are stored: while one is on its way, the service may know the end of an earlier one of its id.
+        self._sought: WeakSet[asyncio.Future[Outcome]] = WeakSet()
+
+    async def run(self) -> None:
+        """Stay connected until `close`; raises StanzaqError if no further attempt can succeed."""
+        await self._connection.run(self)
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
+        await self._publishing.publish(outgoing)
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError if the service refuses."""

@@ -13,10 +13,11 @@ from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import READY, Content, Lock, Progress, Receiver
+from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.membership import Membership
+from stanzaq.xmpp.publisher import XmppPublishing
 
 log = logging.getLogger("stanzaq")
 
@@ -61,6 +62,7 @@ class XmppTransport:
         self._wakeup = asyncio.Event()
         self._subscribing = asyncio.Lock()
         self._gatherer = Gatherer(self._settle)
+        self._publishing = XmppPublishing(self._connection)
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items until `close`; raises StanzaqError."""
@@ -154,6 +156,10 @@ class XmppTransport:
         if node not in self._lock_seconds:
             await self._read_lock_seconds(node)
         return self._lock_seconds[node]
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
+        await self._publishing.publish(outgoing)
 
     async def pause(self) -> None:
         """Unsubscribe; existing locks stay."""

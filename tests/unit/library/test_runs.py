@@ -17,7 +17,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Reject, Release, Retry
-from stanzaq.transport.interface import Content, Delivery, Lock, Progress, Receiver
+from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outgoing, Progress, Receiver
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.task import Handler, Task, choose_place
 from tests.references import uncollected
@@ -40,6 +40,7 @@ class Service:
     broken: bool = False
     silent: bool = False
     timeless: bool = False
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Play no part here."""
@@ -74,6 +75,11 @@ class Service:
             msg = "cannot find jobs"
             raise StanzaqError(msg, "item-not-found")
         return self.lasts
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Note it, from the loop of the worker alone."""
+        assert asyncio.get_running_loop() is self.loop
+        self.told.append((outgoing.node, outgoing))
 
     async def pause(self) -> None:
         """Play no part here."""
@@ -548,6 +554,30 @@ async def test_progress() -> None:
     played.deliver(delivery())
     await until(lambda: len(service.told) == 3)
     assert service.told[:2] == [("one", Progress(0.25, "one of four")), ("one", Progress(None, "nearly"))]
+
+
+async def test_a_handler_that_publishes() -> None:
+    """A job publishes over the worker's connection, also from a thread with its own loop; in another process it cannot."""
+    service = Service()
+
+    async def in_loop(job: Job[Any]) -> None:
+        assert await job.publish("next", {"n": 1}, id="first", key="k", delay="2s", priority=7) == "first"
+        with pytest.raises(TypeError):
+            await job.publish("next", object())
+        with pytest.raises(StanzaqError, match="no connection"):
+            await job.apart().publish("next", 1)
+
+    def in_thread(job: Job[Any]) -> None:
+        asyncio.run(job.publish("next", "text", id="second", ttl=60))
+
+    for handler in (in_loop, in_thread):
+        played = runs(service, handler)
+        played.deliver(delivery())
+        await until(lambda: not played.locks("jobs"))  # noqa: B023
+    (_, first), done, (_, second), again = service.told
+    assert done == again == ("acknowledged", "one")
+    assert (first.item, first.content, first.hints) == ("first", Content(b'{"n":1}', JSON), Hints("k", 2.0, 7))
+    assert (second.node, second.item, second.hints.ttl) == ("next", "second", 60)
 
 
 @pytest.mark.parametrize(

@@ -500,3 +500,25 @@ async def test_replies() -> None:
         assert await twice.result(timeout="30s") == 42
         with pytest.raises(StanzaqError, match="torn"):
             await dead.result(timeout="30s")
+
+
+async def test_publishes_of_a_job() -> None:
+    """A job publishes where its worker's account may, and a refusal is the job's fault."""
+    worker = Worker("xmpp://worker@example.org")
+    seen = []
+
+    @worker.task("jobs")
+    async def _job(job: Job[str]) -> None:
+        await job.publish(job.payload, job.id, id=f"{job.id}-next")
+
+    @worker.task("next")
+    async def _next(job: Job[str]) -> None:
+        seen.append((job.id, job.payload))
+
+    async with TestBroker(worker, nodes={"next": {"pubsub#publish_model": "open"}, "closed": {}}) as broker:
+        await broker.publish("jobs", "next", id="a")
+        await broker.drain(raises=True)
+        assert seen == [("a-next", "a")]
+        await broker.publish("jobs", "closed", id="b")
+        with pytest.raises(StanzaqError, match="only the node's publishers"):
+            await broker.drain(raises=True)
