@@ -133,8 +133,9 @@ TABLE: Final = (
         "outbox_records",
         "hash",
         "partition",
-        "entry of these -> the end of an item, or the record of one that waited; after/token -> the last dependent told",
-        "drained by delivery, 64 KiB of result each",
+        "entry of these -> the end of an item, the record of one that waited, or an item that is published with another's"
+        " acknowledgement; after/token -> the last dependent told",
+        "drained by delivery, 64 KiB of result each, 256 KiB of items for an acknowledgement",
     ),
     Key("replays", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
     Key("replays_old", "hash", "partition", "the previous generation of answers", "5,000 answers or a minute"),

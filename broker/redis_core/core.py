@@ -118,6 +118,7 @@ class RedisCore:
             "left": dependencies.leave_parents,
             "parents": dependencies.ask_parents,
             "schedule": self._handlers.firing.deliver,
+            "publish": self._handlers.publishes.deliver,
         }
         self._outbox = Outbox(self, deliverers, items.held)
         wakeup = Wakeup(self._server, settings.redis_timeout)
@@ -146,7 +147,7 @@ class RedisCore:
         if self.refusal:
             reply(self.refusal)
             return None
-        item_bytes = len(getattr(command, "envelope", b""))
+        item_bytes = len(getattr(command, "envelope", b"")) + getattr(command, "more_bytes", 0)
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
             self.metrics.refuse(_TOO_MUCH.problem.value, getattr(command, "node", ""))
@@ -172,7 +173,9 @@ class RedisCore:
         kind = type(command)
         row = ROWS.get(kind, UNKNOWN)
         # What `submit` has added.
-        self._waiting_bytes -= COMMAND_BYTES + len(getattr(command, "envelope", b""))
+        self._waiting_bytes -= (
+            COMMAND_BYTES + len(getattr(command, "envelope", b"")) + getattr(command, "more_bytes", 0)
+        )
         tally, now = self.metrics.tally, time.monotonic()
         tally.seconds[kind] += now - began
         tally.commands[kind][bisect_left(BUCKETS, now - began)] += 1

@@ -26,6 +26,7 @@ from broker.redis_core.nodes.records import Records
 from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.outbox.dependencies import DependencyService
 from broker.redis_core.outbox.item_moves import ItemMoves
+from broker.redis_core.outbox.publishes import PublishService
 from broker.redis_core.ports import HandlerPort
 from broker.redis_core.quotas.service import QuotaService
 from broker.redis_core.records.group_members import GroupMembers
@@ -61,6 +62,7 @@ class Handlers:
     receiving: Receiving
     subscriptions: SubscriptionService
     item_moves: ItemMoves
+    publishes: PublishService
     firing: FiringSchedules
     schedules: Schedules
 
@@ -86,6 +88,7 @@ class Handlers:
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.dependencies = DependencyService(store, core)
         self.receiving = Receiving(core.begin, core.count, core.name, self._pass_on)
+        self.publishes = PublishService(store, core, self.lists.is_subscribed, self.receiving.acknowledge)
         self.listing = NodeListing(server, store, records.tree)
         self.inspection = Inspection(store, rules, ask)
         self.quotas = QuotaService(store, rules, records.quotas)

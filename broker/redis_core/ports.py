@@ -113,6 +113,10 @@ class HandlerPort(Protocol):
 
     name: str
 
+    @property
+    def quota_use(self) -> QuotaPort:
+        """What owners use of their quotas."""
+
     def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
         """Submit a command now, which fixes its order, and return its outcome as a future."""
 

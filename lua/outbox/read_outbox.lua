@@ -19,6 +19,7 @@ local READ = {
   item = function(_, position) return outbox_items.read(position, arg.dead_letters, held) end,
   reply = record,
   left = record,
+  publish = record,
   child = function(_, name)
     local token = string.match(name, '^[^/]+')
     if token == told then return {''}, 0 end

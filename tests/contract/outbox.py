@@ -25,7 +25,8 @@ def items_of(core: RedisCore) -> ItemDeliverer:
 def interpose(core: RedisCore, patch: pytest.MonkeyPatch, wrap: Callable[[Ask], Ask]) -> None:
     """Let all commands of the loop and of its deliverers pass through `wrap`."""
     handlers: Any = core._handlers
-    for holder in (items_of(core), handlers.dependencies, handlers.firing, handlers.firing._storage):
+    holders = items_of(core), handlers.dependencies, handlers.publishes, handlers.firing, handlers.firing._storage
+    for holder in holders:
         patch.setattr(holder, "_ask", wrap(holder._ask))
     patch.setattr(core, "ask_partition", wrap(core.ask_partition))
 

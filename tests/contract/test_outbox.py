@@ -6,13 +6,24 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
 from broker import codec
-from broker.model.commands import Browse, Cancel, Declare, MoveItems, Publish, Retract, Subscribe, Unlock
+from broker.model.commands import (
+    Browse,
+    Cancel,
+    CompleteAndPublish,
+    Declare,
+    MoveItems,
+    Publish,
+    Retract,
+    Subscribe,
+    Unlock,
+)
 from broker.model.items.dependencies import Dependencies
 from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.items.items import Envelope, ItemEnded
@@ -31,7 +42,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 ALICE, W1 = Jid("alice@x/home"), Jid("w1@x/a")
 STEPS = (ReadOutbox, AcceptEntry, EndEntry, ExpireTicket, AwaitEnd, NoteParent)
-KINDS = ("dead", "moved", "replied", "child", "parents", "left")
+KINDS = ("dead", "moved", "replied", "child", "parents", "left", "followed")
 
 
 class Life:
@@ -89,6 +100,7 @@ class Play:
         self.store, self.node, self.doors = store, node, doors
         self.dead, self.moved, self.replied = set[str](), set[str](), set[str]()
         self.freed, self.waiting, self.left = set[str](), set[str](), set[str]()
+        self.followed = set[str]()
         self.acts: dict[str, Callable[[RedisCore, str], Coroutine[Any, Any, object]]] = {
             "dead": self._die,
             "moved": self._move,
@@ -96,12 +108,13 @@ class Play:
             "child": self._free,
             "parents": self._wait,
             "left": self._leave,
+            "followed": self._follow,
         }
 
     async def begin(self, core: RedisCore) -> None:
         """Make the queues, each with items for each kind of act."""
         for name in (self.node, f"{self.node}-2", f"{self.node}/dead"):
-            assert await core.ask(Declare(name, ALICE, {})) == Declared(name)
+            assert await core.ask(Declare(name, ALICE, {"pubsub#publish_model": ("open",)})) == Declared(name)
         assert isinstance(await core.ask(Subscribe(self.node, W1, W1, 1_000)), Subscribed)
 
     async def prepare(self, core: RedisCore, kind: str, tag: str) -> None:
@@ -147,6 +160,12 @@ class Play:
         self.left.add(f"c{tag}")
         assert not isinstance(await core.ask(Cancel(f"{self.node}-2", ALICE, f"c{tag}")), Refused)
 
+    async def _follow(self, core: RedisCore, tag: str) -> None:
+        self.followed |= {f"n{tag}", f"o{tag}"}
+        publishes = tuple(replace(_item(f"{self.node}-2", f"{name}{tag}", NO_HINTS), sender=W1) for name in "no")
+        done = await core.ask(CompleteAndPublish(self.node, W1, f"p{tag}", publishes=publishes))
+        assert not isinstance(done, Refused)
+
     async def repeat(self, core: RedisCore, acts: Sequence[tuple[str, str]]) -> None:
         """Do again what may not have been done, because its frontend died or Redis did not answer; the rest is refused."""
         for kind, tag in acts:
@@ -161,7 +180,7 @@ class Play:
         await self._until(core, 0)
         assert not await self._members("dependents", "replies")
         assert await self._found(core, f"{self.node}/dead") == Counter(self.dead | self.moved)
-        assert await self._found(core, f"{self.node}-2") == Counter(self.freed | self.waiting)
+        assert await self._found(core, f"{self.node}-2") == Counter(self.freed | self.waiting | self.followed)
         told = [
             each
             for door in self.doors

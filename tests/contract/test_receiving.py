@@ -13,6 +13,7 @@ from broker import codec, keys
 from broker.model.commands import (
     Affiliate,
     Complete,
+    CompleteAndPublish,
     Configure,
     Declare,
     Delete,
@@ -253,7 +254,7 @@ async def test_woken_by_its_own_acknowledgement(
 
 
 @pytest.mark.parametrize("partitions", ["1", "2"])
-@pytest.mark.parametrize("kind", [Retract, Complete])
+@pytest.mark.parametrize("kind", [Retract, Complete, CompleteAndPublish])
 async def test_next(make_nameless: MakeNameless, node: str, partitions: str, kind: type[Retract]) -> None:
     """An acknowledgement that asks for more gets it within the credit, also if it is refused; over several partitions, too."""
     core = await make_nameless()

@@ -139,6 +139,27 @@ class Complete(Retract):
     body_bytes: int = 0
 
 
+MOST_PUBLISHED: Final = 10
+"""The most items that are published with one acknowledgement."""
+
+
+@frozen
+class CompleteAndPublish(Complete):
+    """Acknowledge an item that the sender holds, and publish others, all or nothing; an empty `envelope` is no result.
+
+    Of a `publish` only the node, the item with its key, and its delay, priority and time to live can be chosen. The core notes
+    why it is `refused`, unless it repeats what is done.
+    """
+
+    publishes: tuple[Publish, ...] = ()
+    refused: Refused | None = None
+
+    @property
+    def more_bytes(self) -> int:
+        """How many bytes the items have that are published."""
+        return sum(len(each.envelope) for each in self.publishes)
+
+
 @frozen
 class ReadOutcome:
     """Read how an item has ended, as the publisher that asked for it or as an owner; wait for its end for so many seconds."""
@@ -286,6 +307,7 @@ ItemCommand = (
     | Redeem
     | HolderCommand
     | Complete
+    | CompleteAndPublish
     | ReadOutcome
     | RetractBatch
     | Locks

@@ -7,6 +7,7 @@ from broker.model.commands import (
     Browse,
     Cancel,
     Complete,
+    CompleteAndPublish,
     Confirm,
     HolderCommand,
     Publish,
@@ -44,6 +45,7 @@ from broker.model.results import (
     Unlocked,
 )
 from broker.redis_core.commands.internal import FindItem, Found
+from broker.redis_core.commands.outbox import FollowingItem
 from broker.redis_core.operations.operation import (
     Call,
     Fields,
@@ -188,6 +190,10 @@ def _read_retracted(command: Retract, answer: Answer, record: NodeRecord) -> Res
         found, partition = answer.items, record.partition(command.partition or 0)
         received = read_received(partition, found, record) if found.code == b"ok" else refuse(found.code)
         return AcknowledgedAndReceived(outcome, received)
+    if answer.code == b"refused":
+        assert isinstance(command, CompleteAndPublish)
+        assert command.refused is not None
+        return command.refused
     return _read_gone(answer) if answer.code in _GONE else _deny(command, answer.code, record)
 
 
@@ -212,6 +218,13 @@ def read_received(partition: Partition, answer: Answer, record: NodeRecord) -> R
 
 def _complete_row(command: Complete, record: NodeRecord) -> Values:
     return {**_retract_row(command, record), "result": command.envelope}
+
+
+def _complete_and_publish_row(command: CompleteAndPublish, record: NodeRecord) -> Values:
+    items = [] if command.refused else [FollowingItem.of(each).pack() for each in command.publishes]
+    lengths = " ".join(str(len(each)) for each in items)
+    told = {"publishes": b"".join((lengths.encode(), b";", *items)), "refused": "1" if command.refused else ""}
+    return {**_complete_row(command, record), **told}
 
 
 def _outcome_row(command: ReadOutcome, record: NodeRecord) -> Values:
@@ -337,6 +350,7 @@ publish = Call("publish", read_published, intake, publish_row, when_full="find_r
 retract = Call("retract", _read_retracted, lambda _command, _record: {"together": ""}, _retract_row)
 retract_batch = Call("retract", _read_retracted_batch, lambda _command, _record: {"together": "1"}, rows=_retract_rows)
 complete = Call("complete", _read_retracted, row=_complete_row)
+complete_and_publish = Call("complete_and_publish", _read_retracted, row=_complete_and_publish_row)
 read_outcome = Call("read_outcome", _outcome, row=_outcome_row)
 cancel = Call("cancel", _read_cancelled, row=_cancel_row)
 unlock = Call("unlock", _read_unlocked, row=_unlock_row)

@@ -54,7 +54,7 @@ def make_batches(requests: Iterable[Request]) -> list[Batch]:
         command = request.command
         kind = type(command)
         sender: str = getattr(command, "sender", "")
-        size = len(getattr(command, "envelope", b""))
+        size = len(getattr(command, "envelope", b"")) + getattr(command, "more_bytes", 0)
         at = open_of.get(kind, -1)
         if at < 0 or at < latest_of.get(sender, -1) or not batches[at].has_room(size):
             at = len(batches)

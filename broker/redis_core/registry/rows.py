@@ -216,6 +216,15 @@ ROWS: Final[Mapping[type, Row]] = {
         searched=True,
         metric=_metric_of_retract,
     ),
+    items.CompleteAndPublish: Row(
+        call=item_calls.complete_and_publish,
+        handler="publishes.complete",
+        judge=may.completing,
+        leaf_only=may.NO_RETRACT,
+        partition=of_item,
+        searched=True,
+        metric=_metric_of_retract,
+    ),
     items.ReadOutcome: Row(
         call=item_calls.read_outcome,
         handler="receiving.outcome",

@@ -68,12 +68,13 @@ function ack_rules.each(rows, act)
   end)
 end
 
--- Ends the locks of rows whose requesters hold them, by `act(row)`, and returns the replies.
+-- Ends the locks of rows whose requesters hold them, by `act(row)`, which may return another reply and do nothing; returns the replies.
 function ack_rules.end_locks(rows, act)
   return ack_rules.each(rows, function(row, verdict)
     partition_owner.renew_when_seen(row.subids)
     if verdict == 'held' then
-      act(row)
+      local refused = act(row)
+      if refused then return refused end
       replay_cache.give(row, row.flight.jid)
       return {'ok', row.flight.jid, references.describe(row.flight)}
     elseif verdict == 'replayed' then

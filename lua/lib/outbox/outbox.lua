@@ -1,6 +1,6 @@
 -- What leaves the partition and must arrive elsewhere, once. `outbox` has an entry for each, by its next time in ms. The name says what it
--- is: `item/POSITION` in `outbox_items`; `end/TOKEN` and `left/POSITION` in `outbox_records`; `child/TOKEN/REFERENCE`, of `awaited`;
--- `parents/POSITION` in `dependents`; `schedule/ID` in `schedules`. Those that only a frontend with a stream can deliver, `reply/POSITION` in
+-- is: `item/POSITION` in `outbox_items`; `end/TOKEN`, `left/POSITION` and `publish/POSITION/NUMBER` in `outbox_records`;
+-- `child/TOKEN/REFERENCE`, of `awaited`; `parents/POSITION` in `dependents`; `schedule/ID` in `schedules`. Those that only a frontend with a stream can deliver, `reply/POSITION` in
 -- `outbox_records`, are in `outbox_replies`. A caller that is told that entries are due reads them (`read_outbox`), delivers them and ends
 -- them (`end_entries`). A read is an attempt: it puts the next time off, each time longer, and `outbox_attempts` counts. So a reader that
 -- dies loses nothing, and what cannot arrive hides nobody. A schedule comes at its time, so its pauses do not grow.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.commands import Cancel, Complete, Publish, Renew, Retract, Stats, Unlock
+from broker.model.commands import Cancel, Complete, CompleteAndPublish, Publish, Renew, Retract, Stats, Unlock
 from broker.model.names import Jid
 from broker.redis_core.registry.partitioner import PartitionChoice, partition_of_id
 from broker.redis_core.registry.rows import ROWS, choose_partition
@@ -46,7 +46,14 @@ def test_made(item: str, number: int) -> None:
 
 def test_searched() -> None:
     """E14: commands that end or renew a lock look in other partitions too, for the item may be anywhere."""
-    assert {kind for kind, row in ROWS.items() if row.searched} == {Retract, Complete, Cancel, Unlock, Renew}
+    assert {kind for kind, row in ROWS.items() if row.searched} == {
+        Retract,
+        Complete,
+        CompleteAndPublish,
+        Cancel,
+        Unlock,
+        Renew,
+    }
 
 
 @pytest.mark.parametrize(
