@@ -5,6 +5,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
+from broker.model.commands.items import MOST_PUBLISHED
 from broker.model.core import Core
 from broker.model.items import headers
 from broker.model.items.outcomes import End
@@ -324,6 +325,14 @@ _PART: Final[dict[str, Any]] = {
 }
 
 
+_CONTENTS: Final[dict[str, Any]] = {
+    "json": {},
+    "text": _TEXT,
+    "base64": {"type": "string", "contentEncoding": "base64"},
+}
+"""The fields of a message of which it has one."""
+
+
 @cache
 def document() -> dict[str, Any]:
     """Return the complete description."""
@@ -457,6 +466,32 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
         "required": True,
         "content": {negotiation.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=subscription_requests.TOGETHER)}},
     },
+    Body.THEN: {
+        "required": True,
+        "description": "The messages, each as in a batch and with its queue; and a result for the publisher.",
+        "content": {
+            negotiation.JSON: {
+                "schema": _closed_object(
+                    {
+                        "then": _array(
+                            {
+                                **_PART,
+                                "required": ["queue"],
+                                "properties": {**_PART["properties"], "queue": _NAME, **_CONTENTS},
+                            },
+                            minItems=1,
+                            maxItems=MOST_PUBLISHED,
+                        )
+                    },
+                    result={
+                        "type": "object",
+                        "additionalProperties": False,
+                        "properties": {**_CONTENTS, "content_type": _TEXT},
+                    },
+                )
+            }
+        },
+    },
     Body.REDRIVE: {
         "required": True,
         "content": {
@@ -549,11 +584,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                                 "required": [name],
                                 "properties": {**_PART["properties"], name: schema},
                             }
-                            for name, schema in (
-                                ("json", {}),
-                                ("text", _TEXT),
-                                ("base64", {"type": "string", "contentEncoding": "base64"}),
-                            )
+                            for name, schema in _CONTENTS.items()
                         ]
                         + [{"description": "any other value: its result says what is wrong"}]
                     },

@@ -6,13 +6,14 @@ from typing import Final
 from broker.model.core import Core
 from frontends.rest import files, openapi
 from frontends.rest.admin import handlers as admin
+from frontends.rest.following import handlers as following
 from frontends.rest.http.values import ApiRequest, Response
 from frontends.rest.queues import handlers as queues
 from frontends.rest.routes import ROUTES
 from frontends.rest.schedules import handlers as schedules
 from frontends.rest.subscriptions import handlers as subscriptions
 
-_ROOMS: Final = (queues, subscriptions, admin, schedules, files, openapi)
+_ROOMS: Final = (queues, subscriptions, following, admin, schedules, files, openapi)
 
 _NAMES: Final = {operation.name for methods in ROUTES.values() for operation in methods.values()}
 

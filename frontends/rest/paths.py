@@ -32,6 +32,7 @@ HELD: Final = "/subscriptions/{subscription}/messages/{message}"
 RELEASE: Final = f"{HELD}/release"
 RENEW: Final = f"{HELD}/renew"
 COMPLETE: Final = f"{HELD}/complete"
+THEN: Final = f"{HELD}/then"
 DEAD_LETTER: Final = f"{HELD}/dead-letter"
 OVERVIEW: Final = "/overview"
 FRONTENDS: Final = "/frontends"
@@ -72,7 +73,13 @@ _OF_QUEUES: Final = {
 _OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT, b"schedule": SCHEDULE}
 _OF_NOTHING: Final = {b"ui": UI_FILE, b"quotas": QUOTA}
 """Roots with one name below, of a file or of the subject of a quota."""
-_ACTIONS: Final = {"complete": COMPLETE, "release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
+_ACTIONS: Final = {
+    "complete": COMPLETE,
+    "then": THEN,
+    "release": RELEASE,
+    "renew": RENEW,
+    "dead-letter": DEAD_LETTER,
+}
 
 
 @frozen

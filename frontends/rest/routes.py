@@ -32,6 +32,7 @@ class Body(Enum):
     GIVE_BACK = "give back"
     RENEW = "renew"
     ADDRESSES = "addresses"
+    THEN = "then"
     REASON = "reason"
 
 
@@ -293,6 +294,15 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             {_OK: Shown.COMPLETED},
             Body.ANY,
             query=(*_LOCKED, "next"),
+        ),
+    },
+    paths.THEN: {
+        "POST": Operation(
+            "complete_and_publish",
+            "Acknowledge a message and publish others, all or nothing",
+            {_OK: Shown.NOTHING},
+            Body.THEN,
+            query=_LOCKED,
         ),
     },
     paths.RELEASE: {

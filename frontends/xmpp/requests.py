@@ -1,6 +1,6 @@
 """Turns IQs into commands: the entry, and the requests of publishers and workers. Must not know replies or the core."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 from xml.etree.ElementTree import Element
@@ -10,6 +10,7 @@ from broker.model.commands import (
     Cancel,
     Command,
     Complete,
+    CompleteAndPublish,
     Locks,
     Publish,
     ReadOutcome,
@@ -46,6 +47,7 @@ _Settling = TypeVar("_Settling", Retract, Unlock, Renew)
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _RESULT: Final = f"{{{ns.STANZAQ}}}result"
+_THEN: Final = f"{{{ns.STANZAQ}}}then"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _DEFAULT: Final = f"{{{ns.PUBSUB}}}default"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
@@ -154,18 +156,30 @@ def _retract(iq: Iq, pubsub: Element) -> Question:
     if len(retract) > 1:
         items = [child for child in retract if child.tag.endswith("}item")]
         if len(items) > 1:
-            if retract.find(f".//{_RESULT}") is not None:
+            if retract.find(f".//{_RESULT}") is not None or retract.find(f".//{_THEN}") is not None:
                 raise MalformedRequest(
-                    Problem.BAD_REQUEST, "a result belongs to one item: retract it alone, or use a settle"
+                    Problem.BAD_REQUEST,
+                    "a result, and what is published then, belong to one item: retract it alone, or use a settle",
                 )
             whole = batches.translate_whole(items, lambda item: _retract_item(iq, node, item, hint))
             return Question(iq, RetractBatch(node, iq.sender, whole), view)
     item = _read_one_item(retract)
     # Within the item or beside it.
-    result = item.find(_RESULT) if len(item) else None
-    if result is None and len(retract) > 1:
-        result = retract.find(_RESULT)
-    return Question(iq, _retract_item(iq, node, item, hint, result), view)
+    result, then = _told(item) if len(item) else _NOTHING_TOLD
+    if len(retract) > 1:
+        beside, more = _told(retract)
+        result, then = beside if result is None else result, [*then, *more]
+    return Question(iq, _retract_item(iq, node, item, hint, result, then), view)
+
+
+_Told = tuple[Element | None, Sequence[Element]]
+"""A result, and the items that are published then."""
+
+_NOTHING_TOLD: Final[_Told] = None, ()
+
+
+def _told(ending: Element) -> _Told:
+    return ending.find(_RESULT), ending.findall(_THEN)
 
 
 def _view(hint: Element) -> View | None:
@@ -173,17 +187,20 @@ def _view(hint: Element) -> View | None:
     return None if attributes.notify(hint) else View.RESULT_ONLY
 
 
-def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result: Element | None = None) -> Retract:
-    if result is not None:
-        return Complete(
-            node,
-            iq.sender,
-            attributes.item_id(item),
-            attributes.token(item),
-            _request(iq),
-            attributes.partition(item, hint),
-            *payloads.read_payload(result),
-        )
+def _retract_item(  # noqa: PLR0913, PLR0917  (what an acknowledgement may have)
+    iq: Iq,
+    node: str,
+    item: Element,
+    hint: Element | None,
+    result: Element | None = None,
+    then: Sequence[Element] = (),
+) -> Retract:
+    if result is not None or then:
+        about = node, iq.sender, attributes.item_id(item), attributes.token(item), _request(iq)
+        where, told = attributes.partition(item, hint), _NO_RESULT if result is None else payloads.read_payload(result)
+        if not then:
+            return Complete(*about, where, *told)
+        return CompleteAndPublish(*about, where, *told, tuple(_publish_then(iq, each) for each in then))
     return Retract(
         node,
         iq.sender,
@@ -192,6 +209,13 @@ def _retract_item(iq: Iq, node: str, item: Element, hint: Element | None, result
         _request(iq),
         attributes.partition(item, hint),
     )
+
+
+_NO_RESULT: Final = b"", 0
+
+
+def _publish_then(iq: Iq, then: Element) -> Publish:
+    return _publish_item(iq, attributes.node(then), _read_one_item(then), None)
 
 
 def _unlock(iq: Iq, pubsub: Element) -> Question:
@@ -305,7 +329,7 @@ def _settle(iq: Iq, settle: Element) -> BatchRequest:
 
 
 def _ack(iq: Iq, node: str, row: Element) -> Retract:
-    return _require_token(_retract_item(iq, node, row, None, row.find(_RESULT) if len(row) else None))
+    return _require_token(_retract_item(iq, node, row, None, *(_told(row) if len(row) else _NOTHING_TOLD)))
 
 
 def _release(iq: Iq, node: str, row: Element) -> Unlock:

@@ -142,7 +142,7 @@ async def show_held_message(core: Core, request: ApiRequest) -> Response:
 async def acknowledge_message(core: Core, request: ApiRequest) -> Response:
     """Acknowledge a message (R16)."""
     lock_ref = requests.lock_ref(request)
-    return _answer_done(_report_expired_lock(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
+    return answer_acknowledged(lock_ref, await core.ask(lock_ref.acknowledge()))
 
 
 async def acknowledge_messages(core: Core, request: ApiRequest) -> Response:
@@ -164,6 +164,11 @@ async def complete_message(core: Core, request: ApiRequest) -> Response:
     outcome = await core.ask(lock_ref.complete(request, more))
     if more is not None:
         return _answer_next(request, [_fault_of(lock_ref, outcome)], [outcome])
+    return answer_acknowledged(lock_ref, outcome)
+
+
+def answer_acknowledged(lock_ref: LockRef, outcome: Result) -> Response:
+    """Answer that a message is acknowledged; raises Fault if it is not."""
     return _answer_done(_report_expired_lock(lock_ref, outcome), Retracted)
 
 

@@ -16,7 +16,7 @@ from frontends.rest.http import negotiation
 from frontends.rest.http.values import Response
 from frontends.rest.subscriptions.requests import PullSubscription
 
-ACTIONS: Final = ("complete", "release", "renew", "dead-letter")
+ACTIONS: Final = ("complete", "then", "release", "renew", "dead-letter")
 
 
 def view_held(subscription: PullSubscription, item: HeldItem) -> Message:

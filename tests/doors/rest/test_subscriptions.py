@@ -454,6 +454,44 @@ def test_next(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bo
     assert (done["results"][0]["status"], texts(done), done["refused"]["status"]) == (200, [], 410)
 
 
+def test_then(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
+    """An acknowledgement publishes messages of several queues with it, once; what one queue refuses changes nothing."""
+    target, theirs = (owner.post("/queues").headers["Location"] for owner in (alice, bob))
+    assert alice.post(queue, content=b"x", headers={"Message-Reply": "true"}).status_code == 201
+    (message,) = held(alice, subscription)
+    one = {"queue": name_of(target), "json": {"n": 1}, "guid": "one", "group_key": "k", "headers": {"colour": "red"}}
+    two = {"queue": name_of(target), "text": "later", "delay": 3600}
+    refused = alice.post(message["then"], json={"then": [one, {"queue": name_of(theirs), "text": "x"}]})
+    assert problem(refused) == (422, "not-acceptable") and name_of(theirs) in refused.json()["detail"]
+    assert problem(bob.post(message["then"], json={"then": [one]})) == (403, "forbidden")
+    strange: list[Any] = [
+        {},
+        [],
+        {"then": []},
+        {"then": [one] * 11},
+        {"then": [{"text": "x"}]},
+        {"then": [{"queue": "a/", "base64": "?"}]},
+        {"then": [{**one, "text": "x"}]},
+        {"then": [one], "more": 1},
+        {"then": [one], "result": "x"},
+        {"then": [one], "result": {"text": "x", "guid": "g"}},
+    ]
+    for wrong in strange:
+        assert problem(alice.post(message["then"], json=wrong))[0] == 400, wrong
+    assert problem(alice.post(message["then"], content=b"x", headers={"Content-Type": "text/plain"}))[0] == 415
+    assert held(alice, subscription) == [message]
+    body = {"then": [one, two], "result": {"json": [1], "content_type": "application/json"}}
+    for _ in range(2):
+        assert alice.post(message["then"], json=body).status_code == 200
+    path = subscribed(alice, target, prefetch=9)
+    (found,) = held(alice, path, wait=10)
+    assert (found["id"], found["text"], found["group_key"]) == ("one", '{"n": 1}', "k")
+    assert (found["headers"], found["publisher"]) == ({"colour": "red"}, ALICE)
+    assert alice.get(target, headers=JSON).json()["counts"]["delayed"] == 1
+    ended = alice.get(f"{queue.replace('queues', 'messages')}/{message['id']}", headers=JSON).json()
+    assert ended["result"] == {"text": "[1]", "content_type": "application/json"}
+
+
 def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
     """RX6, D5, D8: an ended lock, another's message, an unknown message: nobody else's work is touched."""
     sent(alice, queue, "a")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Cancel, Complete, Publish, Renew, Retract, Unlock
+from broker.model.commands import Cancel, Complete, CompleteAndPublish, Publish, Renew, Retract, Unlock
 from broker.model.items.hints import Hints
 from broker.model.items.progress import Progress
 from broker.model.names import Jid
@@ -90,6 +90,29 @@ def test_each_acknowledgement_has_its_own_result(read: Read) -> None:
     first, second = _commands(read(_settle(rows)))
     assert isinstance(first, Complete) and (first.item_id, first.token) == ("a", 7)
     assert (first.body_bytes, second) == (len("<done xmlns='urn:x'/>"), Retract("jobs", _WORKER, "b", 8, "r1"))
+
+
+def test_each_acknowledgement_has_its_own_items(read: Read) -> None:
+    """What is published with a row has its node and its options, beside a result or without; a fault is the row's."""
+    then = (
+        f"<then xmlns='{ns.STANZAQ}' node='next'><item xmlns:q='{ns.STANZAQ}' id='n1' q:delay='5'>{_JOB}</item></then>"
+    )
+    result = f"<result xmlns='{ns.STANZAQ}'><done xmlns='urn:x'/></result>"
+    wrong = "<then node='next'><item/></then>", f"<then><item>{_JOB}</item></then>", "<then node='next'/>"
+    rows = (
+        f"<ack id='a' token='7'>{result}{then}{then.replace('n1', 'n2')}</ack><ack id='b' token='8'>{then}</ack>",
+        *(f"<ack id='{number}' token='8'>{each}</ack>" for number, each in enumerate(wrong)),
+    )
+    first, second, *refused = _commands(read(_settle("".join(rows))))
+    assert isinstance(first, CompleteAndPublish) and isinstance(second, CompleteAndPublish)
+    assert [(each.node, each.item_id, each.hints.delay_ms) for each in first.publishes] == [
+        ("next", "n1", 5_000),
+        ("next", "n2", 5_000),
+    ]
+    assert (first.body_bytes, second.body_bytes, second.envelope) == (len("<done xmlns='urn:x'/>"), 0, b"")
+    assert (second.token, second.request, second.publishes) == (8, "r1", first.publishes[:1])
+    problems = [each.problem for each in refused if isinstance(each, Refused)]
+    assert problems == [Problem.PAYLOAD_REQUIRED, Problem.NODE_REQUIRED, Problem.ITEM_REQUIRED]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.Deliver(_ME, "m1"), None, Done()),
     (Retract("jobs", _ME, "1"), None, Retracted(None)),
     (commands.Complete("jobs", _ME, "1"), None, Retracted(None)),
+    (commands.CompleteAndPublish("jobs", _ME, "1"), None, Retracted(None)),
     (commands.ReadOutcome("jobs", _ME, "1"), None, Ended(_OUTCOME)),
     (commands.RetractBatch("jobs", _ME, ()), None, RetractedBatch(())),
     (commands.Unlock("jobs", _ME, "1"), None, Unlocked(_ME)),

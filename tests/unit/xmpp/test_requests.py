@@ -11,6 +11,7 @@ import pytest
 from broker.model.commands import (
     Browse,
     Complete,
+    CompleteAndPublish,
     Locks,
     Publish,
     ReadOutcome,
@@ -515,6 +516,20 @@ def test_a_result(read: Read, inside: str) -> None:
     asked = read(_ending("retract", inside.format(result))).command
     assert isinstance(asked, Complete)
     assert (asked.item_id, asked.token, asked.body_bytes) == ("a", 7, len("<done xmlns='urn:x'/>"))
+
+
+@pytest.mark.parametrize(
+    "inside", ["<item id='a' token='7'>{}</item>", "<item id='a' token='7'/>{}", "<item id='a' token='7'>{}</item>{}"]
+)
+def test_what_is_published_then(read: Read, fault: Fault, inside: str) -> None:
+    """Items that are published with a retract are in its item or beside it; several retracted items have none."""
+    then = f"<then xmlns='{ns.STANZAQ}' node='next'><item id='n'><done xmlns='urn:x'/></item></then>"
+    asked = read(_ending("retract", inside.format(then, then))).command
+    assert isinstance(asked, CompleteAndPublish)
+    assert (asked.item_id, asked.token, asked.envelope) == ("a", 7, b"")
+    assert [(each.node, each.item_id) for each in asked.publishes] == [("next", "n")] * inside.count("{}")
+    refused = fault(_ending("retract", f"{inside.format(then, then)}<item id='b'/>"))
+    assert refused.problem is Problem.BAD_REQUEST
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Acknowledgements of messages together with publishes over HTTP."""
