@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
@@ -28,10 +28,17 @@ async def _do_nothing(_progress: Progress | None = None) -> None:
     """Do nothing: a copy in another process has no connection."""
 
 
+_APART: Final = "a job in another process has no connection to publish over: use a stanzaq.Publisher there"
+
+
 async def _refuse_to_publish(*_: object, **_more: object) -> str:
     """Refuse: a copy in another process has no connection."""
-    msg = "a job in another process has no connection to publish over: use a stanzaq.Publisher there"
-    raise StanzaqError(msg)
+    raise StanzaqError(_APART)
+
+
+def _refuse_to_note(*_: object, **_more: object) -> str:
+    """Refuse: what a copy in another process notes would be lost with it."""
+    raise StanzaqError(_APART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,13 @@ class Job(Generic[T]):
     _returned: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What the handler has returned, once it has."""
     _publish: Callable[..., Awaitable[str]] = field(default=_refuse_to_publish, repr=False, compare=False)
+    _note: Callable[..., str] = field(default=_refuse_to_note, repr=False, compare=False)
+    """Notes an item that is published with the acknowledgement."""
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
-        return replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing, _publish=_refuse_to_publish)
+        told = replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing)
+        return replace(told, _publish=_refuse_to_publish, _note=_refuse_to_note)
 
     def fence(self, connection: object, name: str, key: "str | int | UUID") -> "Fence":
         """Return what guards writes: `async with job.fence(connection, "orders", order_id):`, or `with` where it blocks.
@@ -111,3 +121,23 @@ class Job(Generic[T]):
         """
         hints = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers, "at": at}
         return await self._publish(node, payload, id=id, **hints, after=after, regardless=regardless, keep=keep)
+
+    def then(  # noqa: PLR0913  (as `publish`)
+        self,
+        node: str,
+        payload: Any,  # noqa: ANN401
+        *,
+        id: str | None = None,  # noqa: A002
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> str:
+        """Note an item that is published if and only if this one is completed, in the same step, and return its id.
+
+        Its delay and its time to live count from then. If the worker may not publish to the node, or that refuses the item, the
+        job has failed, and nothing is published. At most 10 items, with payloads of together 262,144 bytes. Raises ValueError
+        and TypeError for unsuitable arguments, and StanzaqError in another process.
+        """
+        return self._note(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers)

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport import traceparent
-from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outcome, Progress, Scheduling, line
+from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outcome, Outgoing, Progress, Scheduling, line
 
 UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
@@ -159,6 +159,16 @@ def message(
     return {**body, "content_type": content.type, "guid": item, **given}, traced
 
 
+def completion(result: Content | None, then: Sequence[Outgoing]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the body that acknowledges with a result and with items to publish, and the trace headers of its request."""
+    written = [(each.node, message(each.item, each.content, each.headers, each.hints)) for each in then]
+    said: dict[str, Any] = {"then": [{**each, "queue": node} for node, (each, _) in written]}
+    if result is not None:
+        told, _ = message("", result, {}, Hints())
+        said["result"] = {name: value for name, value in told.items() if name != "guid"}
+    return said, written[0][1][1]
+
+
 def schedule_path(node: str, name: str) -> str:
     """Return the path of a schedule."""
     return f"/schedule/{_segment(node)}/{_segment(name)}"
@@ -226,13 +236,14 @@ def _body(result: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The paths that complete, return and renew one held message; `complete` takes a result, if the service does."""
+    """The paths that end and renew the lock of a message; `complete` takes a result, and `then` items, if the service does."""
 
     acknowledge: str
     release: str
     dead_letter: str
     renew: str
     complete: str
+    then: str
     subscription: str
 
     @classmethod
@@ -244,6 +255,7 @@ class Addresses:
             message["dead_letter"],
             message["renew"],
             message.get("complete", ""),
+            message.get("then", ""),
             subscription,
         )
 

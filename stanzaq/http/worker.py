@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -106,9 +106,10 @@ class HttpTransport:
             raise failed.exceptions[0] from None
         await self._closed.wait()
 
-    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
-        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
-        return await self._end(lock, "acknowledge", partial(self._acknowledge, result))
+    async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
+        """Acknowledge an item, with a result for its publisher, and publish others; False if the lock had already ended."""
+        how = partial(self._complete_and_publish, result, then) if then else partial(self._acknowledge, result)
+        return await self._end(lock, "acknowledge", how)
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
@@ -266,6 +267,16 @@ class HttpTransport:
         if await self._gatherer.ask(at.subscription, path, json.dumps(path), what) is None:
             await self._connection.ask(what, "DELETE", path)
         return {}
+
+    async def _complete_and_publish(
+        self, result: Content | None, then: Sequence[Outgoing], at: Addresses, what: str
+    ) -> Any:  # noqa: ANN401
+        """Acknowledge a message, and publish items with that."""
+        if not at.then:
+            msg = f"cannot {what}: the service does not publish with an acknowledgement: update its frontends"
+            raise StanzaqError(msg, "not-acceptable")
+        body, traced = messages.completion(result, then)
+        return await self._connection.ask(what, "POST", at.then, body, headers=traced)
 
     async def _acknowledge_all(self, path: str, addresses: Mapping[str, str]) -> messages.HttpOutcomes | None:
         """Acknowledge messages of a subscription, and receive as many, once: without an answer each is acknowledged by itself.

@@ -224,14 +224,18 @@ class TestBroker:
         return [leaf for child in below.nodes for leaf in await self._list_leaves(child)]
 
     async def _count_items(self) -> dict[str, Counted]:
-        """Count the items of each queue of a task that has any."""
-        found = {node: await self._core.ask(Stats(node, OWNER)) for node in self._worked}
-        return {
-            node: counted
-            for node, counted in found.items()
-            if isinstance(counted, Counted)
-            and counted.waiting + counted.delayed + counted.in_flight + counted.dying > 0
-        }
+        """Count the items of each queue of a task that has any, or may have when what leaves another one has arrived."""
+        while True:
+            found = {node: await self._core.ask(Stats(node, OWNER)) for node in self._worked}
+            counts = {
+                node: counted
+                for node, counted in found.items()
+                if isinstance(counted, Counted)
+                and counted.waiting + counted.delayed + counted.in_flight + counted.dying > 0
+            }
+            if counts or not self._core.delivers:
+                return counts
+            await asyncio.sleep(_LOOK_SECONDS)
 
     @staticmethod
     def _is_idle(counts: Mapping[str, Counted]) -> bool:
@@ -290,6 +294,11 @@ class _Core(RedisCore):
         """Note when a partition is next due."""
         self._due[partition] = due_ms
         super().announce(partition, due_ms)
+
+    @property
+    def delivers(self) -> bool:
+        """Whether anything is on its way between queues."""
+        return not self._outbox.idle
 
     async def skip(self, nodes: Collection[str]) -> bool:
         """Set the clock to the time when one of the nodes is next due, and do what is due; False if nothing is."""

@@ -7,7 +7,18 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from broker import codec, payloads
-from broker.model.commands import Command, Complete, Describe, Publish, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import (
+    Command,
+    Complete,
+    CompleteAndPublish,
+    Describe,
+    Publish,
+    Renew,
+    Retract,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
 from broker.model.core import Core
 from broker.model.items import hints as broker_hints
 from broker.model.items import items, trace
@@ -47,7 +58,14 @@ async def ask(core: Core, what: str, command: Command) -> Result:
 
 
 async def publish(core: Core, outgoing: Outgoing, by: Jid = OWNER) -> str:
-    """Publish an item and return its id. Durations are whole seconds, as on every wire. Raises StanzaqError."""
+    """Publish an item and return its id. Raises StanzaqError."""
+    published = await ask(core, f"publish to {outgoing.node}", _command(outgoing, by))
+    assert isinstance(published, Published)
+    return published.item_id
+
+
+def _command(outgoing: Outgoing, by: Jid) -> Publish:
+    """Return the command that publishes an item. Durations are whole seconds, as on every wire. Raises StanzaqError."""
     node, content, asks = outgoing.node, outgoing.content, outgoing.hints
     what = f"publish to {node}"
     traced, others = traceparent.split(outgoing.headers)
@@ -69,10 +87,7 @@ async def publish(core: Core, outgoing: Outgoing, by: Jid = OWNER) -> str:
         hints = broker_hints.Hints.validate(delay, asks.priority, lives, reply, after, at=at)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
-    command = Publish(node, by, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
-    published = await ask(core, what, command)
-    assert isinstance(published, Published)
-    return published.item_id
+    return Publish(node, by, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)
 
 
 def content(envelope: Envelope) -> Content:
@@ -120,14 +135,15 @@ class CoreTransport:
         for node, command in self._subscriptions.items() if self._group else ():
             await self._ask(f"subscribe to {node}", command)
 
-    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
-        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
+    async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
+        """Acknowledge an item, with a result for its publisher, and publish others; False if the lock had already ended."""
         about = lock.node, _WORKER, lock.item, lock.token, "", lock.partition
-        if result is None:
-            command = Retract(*about)
-        else:
-            envelope = codec.pack(payloads.make_envelope(result.body, result.type, {}))
-            command = Complete(*about, envelope=envelope, body_bytes=len(result.body))
+        told = b"", 0
+        if result is not None:
+            told = codec.pack(payloads.make_envelope(result.body, result.type, {})), len(result.body)
+        command = Retract(*about) if result is None else Complete(*about, *told)
+        if then:
+            command = CompleteAndPublish(*about, *told, tuple(_command(each, _WORKER) for each in then))
         return await self._submit_about_lock(lock, "acknowledge", command) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:

@@ -1,6 +1,6 @@
 """The interface between workers, publishers and transports: values and three protocols. Must not know any transport."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -205,8 +205,11 @@ class Transport(Protocol):
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items of nodes, at most the given number at once from each, until `close`; raises StanzaqError if refused."""
 
-    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
-        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
+    async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
+        """Acknowledge an item, with a result for its publisher, and publish others with that, all or nothing.
+
+        False if the lock had already ended. Raises StanzaqError with the condition `not-acceptable` if one may not be published.
+        """
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""

@@ -16,7 +16,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
-from stanzaq.transport.interface import Content, Delivery, Lock, Progress, Transport
+from stanzaq.transport.interface import Content, Delivery, Lock, Outgoing, Progress, Transport
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.worker.hooks import Hooks, Run
 from stanzaq.worker.processes import NotStartedError
@@ -29,6 +29,10 @@ _RENEWALS: Final = 3
 
 _RESULT_BYTES: Final = 65_536
 """The largest result that the service passes on."""
+
+_MOST_THEN: Final = 10
+_THEN_BYTES: Final = 262_144
+"""The most items that the service publishes with an acknowledgement, and their payloads."""
 
 _APART: Final = (
     "a thread or process cannot be cancelled: its job goes on while others get its item; a longer grace lets it end"
@@ -195,6 +199,7 @@ class _Run:
         self._warning: asyncio.TimerHandle | None = None
         self._deadline = delivery.deadline
         self._returned: list[Any] = []
+        self._then: list[Outgoing] = []
         self._result: Content | None = None
         self._lasts, self._renewed_at = 0.0, asyncio.get_running_loop().time()
         self._is_told = False
@@ -262,13 +267,15 @@ class _Run:
             log.warning("the lock had ended before the job did: another worker gets the item", extra=self._about)
 
     async def _acknowledge(self) -> bool:
-        """Acknowledge the item, with what its handler has returned; False if the lock has ended."""
-        lock, result = self.lock, self._result
+        """Acknowledge the item, with what its handler has returned, and noted to be published; False if the lock has ended."""
+        lock, result, then = self.lock, self._result, self._then
         try:
-            return await self._transport.acknowledge(lock, result)
+            return await self._transport.acknowledge(lock, result, then)
         except StanzaqError as error:
-            if result is None or error.condition != "not-acceptable":
+            if error.condition != "not-acceptable" or (result is None and not then):
                 raise
+            if then:
+                return await self._transport.release(lock, self._return_failed(error))
             if self._delivery.reply:
                 return await self._transport.release(lock, self._return_failed(_refuse_result(error)))
             log.warning(_DROPPED, error, extra=self._about)
@@ -377,6 +384,7 @@ class _Run:
             self._begin,
             self._returned,
             self._publish,
+            self._note,
         )
         logs.current.set(logs.fields(job))
         await chain(job)
@@ -389,6 +397,18 @@ class _Run:
             await sending
         else:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sending, loop))
+        return outgoing.item
+
+    def _note(self, node: str, payload: Any, **asked: Any) -> str:  # noqa: ANN401
+        """Note an item for the acknowledgement; returns its id. Raises ValueError if that has too many, or too large ones."""
+        outgoing = make_item(node, payload, **asked)
+        if (
+            len(self._then) == _MOST_THEN
+            or sum(len(each.content.body) for each in [*self._then, outgoing]) > _THEN_BYTES
+        ):
+            msg = f"with an acknowledgement at most {_MOST_THEN} items are published, of together {_THEN_BYTES} bytes"
+            raise ValueError(msg)
+        self._then.append(outgoing)
         return outgoing.item
 
     async def _keep(self) -> None:

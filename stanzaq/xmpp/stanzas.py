@@ -5,7 +5,7 @@ Sources are XEP-0060, XEP-0254 and docs/protocol.md.
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -17,7 +17,18 @@ from stanzaq.errors import StanzaqError
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Release
 from stanzaq.transport import traceparent
-from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outcome, Progress, Schedule, Scheduling, line
+from stanzaq.transport.interface import (
+    Content,
+    Delivery,
+    Hints,
+    Lock,
+    Outcome,
+    Outgoing,
+    Progress,
+    Schedule,
+    Scheduling,
+    line,
+)
 
 CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
@@ -151,11 +162,13 @@ def create(node: str, options: Mapping[str, str]) -> str:
     return f"<pubsub xmlns='{PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
 
 
-def ack(lock: Lock, result: Content | None = None) -> str:
-    """Acknowledge an item, with a result for its publisher; a row of `settle`, as are the next two."""
-    if result is None:
-        return f"<ack{_lock_attributes(lock)}/>"
-    return f"<ack{_lock_attributes(lock)}><result xmlns='{STANZAQ}'>{_payload(result)}</result></ack>"
+def ack(lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> str:
+    """Acknowledge an item, with a result for its publisher, and publish others then; a row of `settle`, as are the next two."""
+    told = "" if result is None else f"<result xmlns='{STANZAQ}'>{_payload(result)}</result>"
+    for each in then:
+        inside = item(each.item, each.content, each.headers, each.hints)
+        told += f"<then xmlns='{STANZAQ}' node={quoteattr(each.node)}>{inside}</then>"
+    return f"<ack{_lock_attributes(lock)}>{told}</ack>" if told else f"<ack{_lock_attributes(lock)}/>"
 
 
 def release(lock: Lock, how: Release) -> str:

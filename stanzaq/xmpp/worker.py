@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -135,9 +135,9 @@ class XmppTransport:
             if reason not in _STAYS:
                 self._wakeup.set()
 
-    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
-        """Acknowledge an item, with a result for its publisher; False if the lock had already ended."""
-        return await self._send_about_lock(lock, "acknowledge", stanzas.ack(lock, result)) is not None
+    async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
+        """Acknowledge an item, with a result for its publisher, and publish others; False if the lock had already ended."""
+        return await self._send_about_lock(lock, "acknowledge", stanzas.ack(lock, result, then)) is not None
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""

@@ -33,7 +33,7 @@ def interpose(core: RedisCore, patch: pytest.MonkeyPatch, wrap: Callable[[Ask], 
 
 def is_busy(core: RedisCore) -> bool:
     """Return whether entries are being read or delivered."""
-    return bool(core._outbox._reading or +core._outbox._under_way)
+    return not core._outbox.idle
 
 
 async def rested(core: RedisCore) -> None:

@@ -461,6 +461,40 @@ async def test_replies(user: Account, join: Join) -> None:
         await open_ended.result(timeout=PATIENCE_SECONDS)
 
 
+async def test_published_by_a_job(user: Account, join: Join) -> None:
+    """A job publishes over its worker's connection at once, and with its acknowledgement: the latter only if that succeeds."""
+    owner = await join()
+    node, following = [await owner.queue({"pubsub#publish_model": "open"}) for _ in range(2)]
+    closed = await owner.queue({"pubsub#publish_model": "publishers"})
+    worker, seen = Worker(grace=5, **user, concurrency=3), Seen()
+
+    @worker.task(node, retry=Retry(delay=0))
+    async def _job(job: Job[str]) -> str:
+        if job.payload == "now":
+            await job.publish(following, {"now": job.attempt}, id="now", headers={"colour": "röt"})
+        job.then(following, {"then": job.attempt}, id=f"{job.payload}-1", key="k")
+        job.then(following if job.attempt > 1 else closed, b"\x00\xff", id=f"{job.payload}-2")
+        return job.payload
+
+    @worker.task(following)
+    def _following(job: Job[Any]) -> None:
+        seen.add((job.id, job.payload, job.headers.get("colour"), job.key))
+
+    async with serving(worker), Publisher(**user) as publisher:
+        now, later = [await publisher.publish(node, word, reply=True) for word in ("now", "later")]
+        assert [await each.result(timeout=PATIENCE_SECONDS) for each in (now, later)] == ["now", "later"]
+        found = await seen.until(5)
+        await eventually_empty(owner, following)
+    # The second attempt publishes `now` again, which replaces the first one only while that waits.
+    at_once = [each for each in found if each[0] == "now"]
+    assert at_once[0] == ("now", {"now": 1}, "röt", "") and len(at_once) <= 2
+    assert sorted((each for each in found if each not in at_once), key=repr) == sorted(
+        each
+        for word in ("now", "later")
+        for each in ((f"{word}-1", {"then": 2}, None, "k"), (f"{word}-2", b"\x00\xff", None, ""))
+    )
+
+
 async def test_a_reply_to_a_repeat(user: Account, join: Join) -> None:
     """A publish that the node ignores, as a repeat of an item that has ended, is told how that one did."""
     owner = await join()

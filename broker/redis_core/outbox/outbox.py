@@ -52,6 +52,11 @@ class Outbox:
         self._wanted.add(partition)
         self._go_on(partition)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being read or delivered."""
+        return not (self._wanted or self._reading or +self._under_way)
+
     def _go_on(self, partition: Partition) -> None:
         free = partition not in self._reading and self._under_way[partition] < _PAGES
         if partition in self._wanted and free:

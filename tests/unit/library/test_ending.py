@@ -31,7 +31,7 @@ class Service:
         await asyncio.sleep(0.5 if sys.argv[1] == "refused" else 3600)
         raise StanzaqError("the server refuses worker@example.org")
 
-    async def acknowledge(self, lock, result=None):
+    async def acknowledge(self, lock, result=None, then=()):
         print("acknowledged", flush=True)
         return True
 

@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,8 +45,12 @@ class Service:
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Play no part here."""
 
-    async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:
-        """Note it; refuse a result of XML."""
+    async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
+        """Note it; refuse a result of XML, and items for a node that is closed."""
+        if any(each.node == "closed" for each in then):
+            msg = "cannot acknowledge: closed"
+            raise StanzaqError(msg, "not-acceptable")
+        self.told += [("then", (each.node, each.item, each.hints)) for each in then]
         if result is not None and result.type == XML:
             msg = "cannot acknowledge"
             raise StanzaqError(msg, "not-acceptable")
@@ -578,6 +582,48 @@ async def test_a_handler_that_publishes() -> None:
     assert done == again == ("acknowledged", "one")
     assert (first.item, first.content, first.hints) == ("first", Content(b'{"n":1}', JSON), Hints("k", 2.0, 7))
     assert (second.node, second.item, second.hints.ttl) == ("next", "second", 60)
+
+
+async def test_what_is_published_then() -> None:
+    """What a job notes goes with its acknowledgement, and only with that; a refusal is the job's failure."""
+    service = Service()
+
+    async def handler(job: Job[Any]) -> None:
+        job.then(job.headers["to"], {"n": 1}, id="x", key="k", delay="2s")
+        if job.headers["to"] == "failed":
+            raise Reject("no")  # noqa: EM101
+
+    for to in ("next", "failed", "closed"):
+        played = runs(service, handler)
+        played.deliver(replace(delivery(), headers={"to": to}))
+        await until(lambda: not played.locks("jobs"))  # noqa: B023
+    assert service.told == [
+        ("then", ("next", "x", Hints("k", 2.0))),
+        ("acknowledged", "one"),
+        ("one", Release("no", dead=True)),
+        ("one", Release("StanzaqError: cannot acknowledge: closed", 2.0)),
+    ]
+
+
+async def test_how_much_is_published_then() -> None:
+    """A job may note so much and no more; one in a thread may, and one in another process may not."""
+    service = Service()
+
+    def handler(job: Job[Any]) -> None:
+        job.then("next", bytes(262_143))
+        with pytest.raises(ValueError, match="of together 262144 bytes"):
+            job.then("next", "ab")
+        for _ in range(9):
+            job.then("next", b"")
+        with pytest.raises(ValueError, match="at most 10 items"):
+            job.then("next", b"")
+        with pytest.raises(StanzaqError, match="another process"):
+            job.apart().then("next", b"")
+
+    played = runs(service, handler)
+    played.deliver(delivery())
+    await until(lambda: not played.locks("jobs"))
+    assert [told for told, _ in service.told] == ["then"] * 10 + ["acknowledged"]
 
 
 @pytest.mark.parametrize(

@@ -522,3 +522,32 @@ async def test_publishes_of_a_job() -> None:
         await broker.publish("jobs", "closed", id="b")
         with pytest.raises(StanzaqError, match="only the node's publishers"):
             await broker.drain(raises=True)
+
+
+async def test_what_is_published_then() -> None:
+    """What a job publishes with its end is there once, and not if it fails; a refusal lets it fail."""
+    worker = Worker("xmpp://worker@example.org")
+    seen = []
+
+    @worker.task("jobs", retry=Retry(attempts=2))
+    async def _job(job: Job[str]) -> str:
+        job.then(job.payload, {"from": job.id, "attempt": job.attempt}, key=job.id, delay="1h")
+        if job.attempt == 1:
+            msg = "broken"
+            raise ValueError(msg)
+        return "done"
+
+    @worker.task("next")
+    async def _next(job: Job[dict[str, Any]]) -> None:
+        seen.append((job.key, job.payload))
+
+    async with TestBroker(worker, nodes={"next": {"pubsub#publish_model": "open"}, "closed": {}}) as broker:
+        reply = await broker.publish("jobs", "next", id="a", reply=True)
+        await broker.drain()
+        assert seen == [("a", {"from": "a", "attempt": 2})]
+        assert await reply.result(timeout="30s") == "done"
+        await broker.publish("jobs", "closed", id="b")
+        await broker.drain()
+        (dead,) = await broker.dead("jobs")
+        assert dead.id == "b" and "'closed' is refused: only the node's publishers" in dead.reason
+    assert len(seen) == 1
