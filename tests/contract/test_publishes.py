@@ -107,6 +107,20 @@ async def test_together(core: RedisCore, node: str) -> None:
     assert core.metrics.tally.counts["acknowledged"] == 2 and core.metrics.tally.counts["published"] == 2 + 3
 
 
+async def test_into_its_own_node(core: RedisCore, node: str) -> None:
+    """An item may follow itself, and its owner's quota counts what is published so."""
+    await begin(core, node, "a")
+    await core.ask(Configure(node, ALICE, {"pubsub#publish_model": ("open",)}))
+    before = core.quota_use.published.copy()
+    done = await core.ask(CompleteAndPublish(node, W1, "a", publishes=(following(node, "a", body=b"<next/>"),)))
+    assert done == Retracted(W1)
+    await arrived(core, node, 1)
+    await rested(core)
+    ((name, _, body, state),) = await items(core, node)
+    assert (name, body, state) == ("a", b"<next/>", "locked")
+    assert (core.quota_use.published - before).total() == 1
+
+
 async def test_an_id_that_is_there(core: RedisCore, node: str) -> None:
     """An item whose id another item has gets another one: both stay."""
     target = await begin(core, node, "a")

@@ -65,6 +65,17 @@ def test_a_refusal_changes_nothing(held: Queue) -> None:
     assert complete(held, "a", "x", request="r").words == ["ok"], "a refusal is no answer that is repeated"
 
 
+def test_room(held: Queue) -> None:
+    """Items that nobody takes are bounded: while too many wait, the lock stays, and nothing is published."""
+    waiting = {f"publish/1-{number}/0": held.now + 60_000 for number in range(9_999)}
+    held.client.zadd(held.key("outbox"), waiting)
+    held.publish("b")
+    held.subscribe(W1, 2)
+    assert complete(held, "a", "x", "y").words == ["ok"]
+    assert complete(held, "b", "x", request="r").words == ["outbox-full"]
+    assert held.retract(W1, "b").words == ["ok"], "it is still held"
+
+
 def test_once(held: Queue) -> None:
     """Q27: a repeat gets the first answer and publishes nothing again, also if it would be refused now."""
     first = complete(held, "a", "x", request="r")

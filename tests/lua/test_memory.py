@@ -44,9 +44,11 @@ def full(client: "redis.Redis") -> Iterator[Queue]:
 
 
 def test_publishers_are_refused(full: Queue) -> None:
-    """Publish answers OOM and changes nothing; a worker that comes now is welcome."""
+    """Publish answers OOM and changes nothing, also with an acknowledgement; a worker that comes now is welcome."""
     with pytest.raises(redis.exceptions.OutOfMemoryError):
         full.publish("x")
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        full.run("complete_and_publish", full.asked(W1, "a") | {"result": "", "publishes": "1;x", "refused": ""})
     full.subscribe(W2, 1)
     assert list(full.browse()) == list("abcdefgh")
 

@@ -71,6 +71,11 @@ BROWSE_BYTES = 262_144
 
 _GONE = (b"ok", b"replayed")
 
+_OUTBOX_FULL = Refused(
+    Problem.NOT_ACCEPTABLE,
+    "too many items wait to be published with earlier acknowledgements: their nodes are full, or gone",
+)
+
 DETAILS = {
     b"item-not-found": "there is no such item: it was acknowledged, deleted, or never published",
     b"forbidden": "the item was never handed to you",
@@ -194,6 +199,8 @@ def _read_retracted(command: Retract, answer: Answer, record: NodeRecord) -> Res
         assert isinstance(command, CompleteAndPublish)
         assert command.refused is not None
         return command.refused
+    if answer.code == b"outbox-full":
+        return _OUTBOX_FULL
     return _read_gone(answer) if answer.code in _GONE else _deny(command, answer.code, record)
 
 

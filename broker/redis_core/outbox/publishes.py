@@ -8,7 +8,8 @@ not know how an item is acknowledged.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,7 +71,7 @@ class PublishService:
         """Return why the first item that may not be published is refused."""
         if len(publishes) > MOST_PUBLISHED or sum(each.body_bytes for each in publishes) > MAX_PAYLOAD_BYTES:
             return _TOO_MUCH
-        records = {node: await self._store.read_node(node) for node in {each.node for each in publishes}}
+        records = await self._read_nodes(publishes)
         for each in publishes:
             refused = await self._judge(each, records[each.node])
             if refused is not None:
@@ -94,32 +95,39 @@ class PublishService:
         refused = refusal(publish, record) or accepting(publish, record)
         return refused or (quotas.judge(record.creator) if quotas.used_up else None)
 
+    async def _read_nodes(self, items: Sequence[Publish | FollowingItem]) -> dict[str, NodeRecord | None]:
+        nodes = list({each.node for each in items})
+        return dict(zip(nodes, await asyncio.gather(*map(self._store.read_node, nodes)), strict=True))
+
     async def deliver(self, partition: Partition, page: OutboxPage) -> None:
         """Store items in their nodes."""
         items = [FollowingItem.read(*entry.content) for entry in page.entries]
-        records = {node: await self._store.read_node(node) for node in {item.node for item in items}}
+        records = await self._read_nodes(items)
         bringing = (
             self._bring(partition, entry, item, records[item.node], page.now_ms)
             for entry, item in zip(page.entries, items, strict=True)
         )
-        await asyncio.gather(*bringing)
+        refused = await asyncio.gather(*bringing)
+        left = Counter((item.node, why.problem.value) for item, why in zip(items, refused, strict=True) if why)
+        for (node, problem), count in left.items():
+            log.warning("items wait to be published", node=partition.node, to=node, count=count, problem=problem)
 
     async def _bring(
         self, source: Partition, entry: Entry, item: FollowingItem, target: NodeRecord | None, now_ms: int
-    ) -> None:
-        about = {"node": source.node, "to": item.node, "item": item.item_id}
+    ) -> Refused | None:
+        """Store an item in its node; returns why that does not take it now."""
         if target is None:
-            log.warning("an item waits to be published: its node is gone", **about)
-            return
+            return GONE
         place = arrival(item.item_id, item.key, target.config.partitions)
         # Unique for ever, and the same at each repetition.
         ticket = f"{source.incarnation}-{source.number}-{entry.about}"
         where = target.name, target.incarnation, place, item.item_id, ticket
         stored = await self._ask(AcceptEntry(*where, item.key, item.publisher, item.envelope, item.hints_at(now_ms)))
         if isinstance(stored, Refused):
-            log.warning("an item waits to be published", **about, problem=stored.problem.value)
-            return
+            return stored
         if not stored.duplicate:
             self._core.count("published")
+            self._core.quota_use.published[target.creator] += 1
         if isinstance(await self._ask(EndEntry.of(source, entry.name)), Done):
             await self._ask(ExpireTicket(target.name, ticket, place))
+        return None

@@ -1,7 +1,12 @@
 -- Items that are published with the acknowledgement of another one, until they are in their nodes. `outbox_records` has each of them, as the
 -- frontend has written it and after the time in ms, under the name of its entry, `publish/POSITION/NUMBER`: the position of the item that
 -- was acknowledged, which happens once.
-local outbox_publishes = {}
+-- Nobody waits for them, so a node that takes none would let them grow without a bound: MOST is that of all entries of the outbox.
+local outbox_publishes = {MOST = 10000}
+
+function outbox_publishes.has_room()
+  return redis.call('ZCARD', key.outbox) < outbox_publishes.MOST
+end
 
 -- Adds items: their lengths, separated by blanks, a semicolon, and the items.
 function outbox_publishes.add(position, packed)
