@@ -272,10 +272,10 @@ class _Run:
         try:
             return await self._transport.acknowledge(lock, result, then)
         except StanzaqError as error:
-            if error.condition != "not-acceptable" or (result is None and not then):
-                raise
             if then:
                 return await self._transport.release(lock, self._return_failed(error))
+            if result is None or error.condition != "not-acceptable":
+                raise
             if self._delivery.reply:
                 return await self._transport.release(lock, self._return_failed(_refuse_result(error)))
             log.warning(_DROPPED, error, extra=self._about)

@@ -47,9 +47,9 @@ class Service:
 
     async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
         """Note it; refuse a result of XML, and items for a node that is closed."""
-        if any(each.node == "closed" for each in then):
-            msg = "cannot acknowledge: closed"
-            raise StanzaqError(msg, "not-acceptable")
+        if refused := {"closed": "not-acceptable", "longname": "bad-request"}.get(then[0].node if then else ""):
+            msg = f"cannot acknowledge: {refused}"
+            raise StanzaqError(msg, refused)
         self.told += [("then", (each.node, each.item, each.hints)) for each in then]
         if result is not None and result.type == XML:
             msg = "cannot acknowledge"
@@ -593,7 +593,7 @@ async def test_what_is_published_then() -> None:
         if job.headers["to"] == "failed":
             raise Reject("no")  # noqa: EM101
 
-    for to in ("next", "failed", "closed"):
+    for to in ("next", "failed", "closed", "longname"):
         played = runs(service, handler)
         played.deliver(replace(delivery(), headers={"to": to}))
         await until(lambda: not played.locks("jobs"))  # noqa: B023
@@ -601,7 +601,8 @@ async def test_what_is_published_then() -> None:
         ("then", ("next", "x", Hints("k", 2.0))),
         ("acknowledged", "one"),
         ("one", Release("no", dead=True)),
-        ("one", Release("StanzaqError: cannot acknowledge: closed", 2.0)),
+        ("one", Release("StanzaqError: cannot acknowledge: not-acceptable", 2.0)),
+        ("one", Release("StanzaqError: cannot acknowledge: bad-request", 2.0)),
     ]
 
 
