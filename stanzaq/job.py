@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
+from stanzaq.retry import ALL_KINDS, Kinds
 from stanzaq.transport.interface import Progress
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Job(Generic[T]):
     _publish: Callable[..., Awaitable[str]] = field(default=_refuse_to_publish, repr=False, compare=False)
     _note: Callable[..., str] = field(default=_refuse_to_note, repr=False, compare=False)
     """Notes an item that is published with the acknowledgement."""
+    _kinds: Kinds = field(default=ALL_KINDS, repr=False, compare=False)
+    """Which exceptions are followed by another attempt."""
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""

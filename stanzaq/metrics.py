@@ -7,7 +7,6 @@ from typing import Any, Final
 from prometheus_client import Counter, Gauge, Histogram
 
 from stanzaq.job import Job
-from stanzaq.retry import Reject
 from stanzaq.worker.hooks import Run
 
 _JOBS: Final = Counter(
@@ -33,7 +32,7 @@ async def measured(job: Job[Any], call_next: Run) -> None:
             outcome = "cancelled"
             raise
         except BaseException as error:
-            gives_up = isinstance(error, Reject) or 0 < job.max_attempts <= job.attempt
+            gives_up = not job._kinds.retries(error) or 0 < job.max_attempts <= job.attempt  # noqa: SLF001  (the same package's)
             outcome = "dead" if gives_up else "retried"
             raise
         finally:

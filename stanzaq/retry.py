@@ -71,6 +71,45 @@ class Release:
     untried: bool = False
 
 
+class ProcessDiedError(RuntimeError):
+    """The process of a job has died; nobody knows of what."""
+
+
+class UnsentError(Exception):
+    """What was raised in another process and cannot be made again here: its text, and its class as far as that is known here."""
+
+    def __init__(self, kind: type[BaseException], name: str, text: str) -> None:
+        """Keep the nearest known class, and the name of its own."""
+        super().__init__(kind, name, text)
+        self.kind = kind
+        self.name = name
+
+    def __str__(self) -> str:
+        """Return what it said."""
+        return str(self.args[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Which exceptions are followed by another attempt, by their classes: all, or `only` some, but those of `never`.
+
+    Who raises a Retry or a Reject decides it. A process that dies has raised nothing, and is treated as a worker that dies.
+    """
+
+    only: tuple[type[Exception], ...] | None = None
+    never: tuple[type[Exception], ...] = ()
+
+    def retries(self, fault: BaseException) -> bool:
+        """Return whether an attempt that raised this is followed by another."""
+        kind = fault.kind if isinstance(fault, UnsentError) else type(fault)
+        if issubclass(kind, (Retry, Reject, ProcessDiedError)):
+            return not issubclass(kind, Reject)
+        return not issubclass(kind, self.never) and (self.only is None or issubclass(kind, self.only))
+
+
+ALL_KINDS: Final = Kinds()
+
+
 def decide_before(attempt: int, policy: Retry) -> Release | None:
     """Return how to return an item whose earlier attempts have used up the policy's; None if its handler may run."""
     if policy.attempts is None or attempt <= policy.attempts:
@@ -80,12 +119,16 @@ def decide_before(attempt: int, policy: Retry) -> Release | None:
     )
 
 
-def decide_return(fault: BaseException, attempt: int, max_attempts: int, policy: Retry) -> Release:
+def decide_return(
+    fault: BaseException, attempt: int, max_attempts: int, policy: Retry, kinds: Kinds = ALL_KINDS
+) -> Release:
     """Decide how to return an item whose handler raised `fault`; `max_attempts` 0 is no limit."""
     cause = fault.__cause__ if isinstance(fault, Retry) and fault.__cause__ else fault
-    reason = f"{type(cause).__name__}: {_text(cause)}"
+    reason = f"{cause.name if isinstance(cause, UnsentError) else type(cause).__name__}: {_text(cause)}"
     if isinstance(fault, Reject):
         return Release(_text(fault) or "rejected", dead=True)
+    if not kinds.retries(fault):
+        return Release(f"not retried: {reason}", dead=True)
     if 0 < max_attempts <= attempt:
         return Release(f"attempt {attempt} of {max_attempts} failed: {reason}", dead=True)
     delay = fault.delay if isinstance(fault, Retry) else policy.delay_after(attempt)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from stanzaq import logs
 from stanzaq.job import Job
-from stanzaq.retry import Retry
+from stanzaq.retry import ProcessDiedError, Retry
 from stanzaq.worker.processes import Processes
 from stanzaq.worker.returned import wait_until_done
 from stanzaq.worker.task import Handler, Task
@@ -132,7 +132,7 @@ async def _wait_for_call(future: "Future[Any]") -> Any:  # noqa: ANN401
         returned = await asyncio.wrap_future(future)
     except BrokenExecutor as error:
         msg = "the process of the handler has died: it was killed, e.g. for its memory, or ended itself"
-        raise RuntimeError(msg) from error
+        raise ProcessDiedError(msg) from error
     finally:
         del future
     return await _wait_in_loop(returned)

@@ -4,6 +4,7 @@ Knows how a process starts, what it is told, and that it ends with the worker. M
 """
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
+from stanzaq.retry import UnsentError
 from stanzaq.worker.returned import is_pending, wait_until_done
 from stanzaq.worker.task import Handler, Task, name_of
 
@@ -159,6 +161,14 @@ def _run_handler(sent: bytes) -> Any:  # noqa: ANN401  (what a handler returns)
             pickle.loads(pickle.dumps(error))  # noqa: S301
         except Exception:  # noqa: BLE001  (whatever its class does)
             # The executor would be broken by it.
-            msg = f"{type(error).__name__}: {error}"
-            raise RuntimeError(msg) from None
+            raise UnsentError(_known(type(error)), type(error).__name__, str(error)) from None
         raise
+
+
+def _known(kind: type[BaseException]) -> type[BaseException]:
+    """Return a class of exceptions, or the nearest one below it that has a name elsewhere."""
+    for each in kind.__mro__:
+        with contextlib.suppress(Exception):
+            pickle.dumps(each)
+            return each
+    return BaseException

@@ -332,7 +332,7 @@ class _Run:
 
     def _return_failed(self, error: BaseException) -> Release:
         """Decide how to return the item of a job that has failed, and log it."""
-        end = decide_return(error, self._delivery.attempt, self._attempts, self._task.retry)
+        end = decide_return(error, self._delivery.attempt, self._attempts, self._task.retry, self._task.kinds)
         # The reason says all that the author of a Reject or a Retry wants to say.
         told = error if not isinstance(error, (Reject, Retry)) else None
         log.warning("job failed: %s", end.reason, extra=self._about, exc_info=told)
@@ -385,6 +385,7 @@ class _Run:
             self._returned,
             self._publish,
             self._note,
+            self._task.kinds,
         )
         logs.current.set(logs.fields(job))
         await chain(job)

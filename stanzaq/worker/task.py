@@ -2,18 +2,20 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
-from stanzaq.retry import Retry
+from stanzaq.retry import ALL_KINDS, Kinds, Reject, Retry
 
 RunIn = Literal["loop", "thread", "process"]
 Handler = Callable[[Job[Any]], Any]
 """Its job has ended once what it returns, if that can be awaited, has been awaited."""
+
+Classes = Collection[type[Exception]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,19 @@ class Task:
     retry: Retry
     timeout: float | None
     run_in: RunIn
+    kinds: Kinds = ALL_KINDS
 
     @classmethod
-    def make(
-        cls, node: str, handler: Handler, *, retry: Retry | None, timeout: Duration | None, run_in: RunIn | None
+    def make(  # noqa: PLR0913  (what users may say)
+        cls,
+        node: str,
+        handler: Handler,
+        *,
+        retry: Retry | None,
+        timeout: Duration | None,
+        run_in: RunIn | None,
+        retry_on: Classes | None,
+        never_retry: Classes,
     ) -> "Task":
         """Check what a user registers; raises TypeError or ValueError with the handler's name and what to write."""
         name = name_of(handler)
@@ -49,7 +60,9 @@ class Task:
             msg = f"timeout={timeout!r} for {name}: no job ends at once; leave it out for no limit"
             raise ValueError(msg)
         where = choose_place(handler, run_in)
-        return cls(node, handler, payloads.payload_type(handler, name), policy, limit, where)
+        only = None if retry_on is None else _check_classes("retry_on", retry_on, name)
+        kinds = Kinds(only, _check_classes("never_retry", never_retry, name))
+        return cls(node, handler, payloads.payload_type(handler, name), policy, limit, where, kinds)
 
 
 def name_of(handler: Any) -> str:  # noqa: ANN401  (whatever a user registers)
@@ -77,6 +90,19 @@ def choose_place(handler: Handler, run_in: RunIn | None) -> RunIn:
         )
         raise TypeError(msg)
     return run_in
+
+
+def _check_classes(option: str, given: object, name: str) -> tuple[type[Exception], ...]:
+    """Check the exceptions that an option of a handler names; raises TypeError."""
+    classes = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
+    wrong = [each for each in classes if not (inspect.isclass(each) and issubclass(each, Exception))]
+    if wrong or classes == (given,):
+        msg = f"{option}={given!r} for {name}: it takes classes of exceptions: write {option}=(TimeoutError,)"
+        raise TypeError(msg)
+    if own := [each.__name__ for each in classes if issubclass(each, (Retry, Reject))]:
+        msg = f"{option} for {name} names {own[0]}, which says itself what becomes of the item: leave it out"
+        raise TypeError(msg)
+    return classes
 
 
 def _without_arguments(handler: Any) -> Any:  # noqa: ANN401

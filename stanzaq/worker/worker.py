@@ -24,7 +24,7 @@ from stanzaq.worker import processes
 from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
-from stanzaq.worker.task import RunIn, Task
+from stanzaq.worker.task import Classes, RunIn, Task
 
 log = logging.getLogger("stanzaq")
 
@@ -75,22 +75,39 @@ class Worker:
         self._stop = Stop()
         self._left = 0
 
-    def task(
-        self, node: str, *, retry: Retry | None = None, timeout: Duration | None = None, run_in: RunIn | None = None
+    def task(  # noqa: PLR0913  (what users may say)
+        self,
+        node: str,
+        *,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        run_in: RunIn | None = None,
+        retry_on: Classes | None = None,
+        never_retry: Classes = (),
     ) -> Callable[[H], H]:
         """Register the decorated function as the handler of a node's items.
 
         A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
         `Job[T]`, whose payload is a T. When it returns, and what it returns has been awaited if that is possible, the item is
         completed. When it raises, the item is retried as `retry` says, or as the `Retry` that it raises; `Reject` makes it a dead
-        letter. After `timeout` it counts as failed. Raises TypeError or ValueError if the function cannot be a handler.
+        letter. After `timeout` it counts as failed, with a TimeoutError. An exception of a class of `never_retry` makes the item
+        a dead letter at once, and so does one of no class of `retry_on`, if that is given. Raises TypeError or ValueError if the
+        function cannot be a handler.
         """
 
         def register(handler: H) -> H:
             if node in self._tasks:
                 msg = f"{node} has a task already: {self._tasks[node].handler!r}"
                 raise ValueError(msg)
-            self._tasks[node] = Task.make(node, handler, retry=retry, timeout=timeout, run_in=run_in)
+            self._tasks[node] = Task.make(
+                node,
+                handler,
+                retry=retry,
+                timeout=timeout,
+                run_in=run_in,
+                retry_on=retry_on,
+                never_retry=never_retry,
+            )
             return handler
 
         if not (node and isinstance(node, str)):

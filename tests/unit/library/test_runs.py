@@ -468,11 +468,11 @@ async def test_a_process_fails() -> None:
     finally:
         played.close()
     odd, base, exits, later, (name, died), fine = ends()
-    assert odd == ("odd", Release("RuntimeError: OddError: ab", 2.0))
-    assert base == ("base", Release("RuntimeError: OddBaseError: ab", 2.0))
+    assert odd == ("odd", Release("OddError: ab", 2.0))
+    assert base == ("base", Release("OddBaseError: ab", 2.0))
     assert exits == ("exits", Release("SystemExit: 3", 2.0))
     assert later == ("later", Release("Retry: again after 3600 s", 3600.0))
-    assert name == "dies" and died.reason.startswith("RuntimeError: the process of the handler has died")
+    assert name == "dies" and died.reason.startswith("ProcessDiedError: the process of the handler has died")
     assert fine == ("acknowledged", "fine")
 
 
