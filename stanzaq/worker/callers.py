@@ -12,7 +12,7 @@ from typing import Any, Final
 from stanzaq import logs
 from stanzaq.job import Job
 from stanzaq.retry import ProcessDiedError, Retry
-from stanzaq.worker.processes import Processes
+from stanzaq.worker.processes import JobProcess, Processes
 from stanzaq.worker.returned import wait_until_done
 from stanzaq.worker.task import Handler, Task
 
@@ -45,15 +45,16 @@ class Callers:
     async def call(self, task: Task, job: Job[Any], begin: Begin) -> Any:  # noqa: ANN401  (what a handler returns)
         """Run the handler of a task until its work has ended; raises what it raises, and TimeoutError after the task's timeout.
 
-        What is not done by then in a thread or process goes on, so the time of the next job begins when that has a place. Raises
-        NotStartedError if the handler has not begun.
+        A process that is not done by then is killed. A thread goes on, so the time of the next job begins when that has a place.
+        Raises NotStartedError if the handler has not begun.
         """
         if task.run_in == "loop":
             await begin()
             return await _limit(task, job, _call_in_loop(task.handler, job))
-        future = await self._begin_elsewhere(task, job, begin)
+        future, process = await self._begin_elsewhere(task, job, begin)
+        end = None if process is None else partial(_kill, process, future)
         try:
-            return await _limit(task, job, _wait_for_call(future))
+            return await _limit(task, job, _wait_for_call(future), end)
         except Retry as asked:
             if task.run_in == "process":
                 # Its cause is now the other process's traceback, which is no reason for a retry.
@@ -61,11 +62,13 @@ class Callers:
             raise
         finally:
             # A fault refers to this frame, and the future to the fault.
-            del future
+            del future, end
 
-    async def _begin_elsewhere(self, task: Task, job: Job[Any], begin: Begin) -> "Future[Any]":
+    async def _begin_elsewhere(
+        self, task: Task, job: Job[Any], begin: Begin
+    ) -> "tuple[Future[Any], JobProcess | None]":
         """Begin a call in a thread or a process that is free; it goes on when its job is cancelled."""
-        loop = asyncio.get_running_loop()
+        loop, process = asyncio.get_running_loop(), None
         with contextlib.ExitStack() as place:
             await self._places.acquire()
             place.callback(self._places.release)
@@ -73,7 +76,7 @@ class Callers:
                 process = await self._processes.take()
                 place.callback(self._processes.give_back, process)
                 await begin()
-                future = self._processes.submit(process, task.handler, job)
+                future = self._processes.submit(process, task, job)
             else:
                 await begin()
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
@@ -90,7 +93,7 @@ class Callers:
                 loop.call_soon_threadsafe(freed.close)
 
         future.add_done_callback(end)
-        return future
+        return future, process
 
     def jobs_running(self) -> list[Job[Any]]:
         """Return the jobs whose calls run in threads and processes."""
@@ -103,8 +106,10 @@ class Callers:
         self._processes.close()
 
 
-async def _limit(task: Task, job: Job[Any], work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401
-    """Wait for the work on a job, at most for its task's timeout."""
+async def _limit(
+    task: Task, job: Job[Any], work: Coroutine[Any, Any, Any], end: Callable[[], Awaitable[None]] | None = None
+) -> Any:  # noqa: ANN401
+    """Wait for the work on a job, at most for its task's timeout; then `end` what goes on."""
     if task.timeout is None:
         return await work
     limit = asyncio.timeout(task.timeout)
@@ -115,11 +120,23 @@ async def _limit(task: Task, job: Job[Any], work: Coroutine[Any, Any, Any]) -> A
             return await work
     except BaseException:
         if limit.expired():
+            if end is not None:
+                await end()
             msg = f"not done in {task.timeout:g} s"
             raise TimeoutError(msg) from None
         raise
     finally:
         warning.cancel()
+
+
+async def _kill(process: JobProcess, future: "Future[Any]") -> None:
+    """Kill the process of a call, and wait for its death: the next attempt must find no other one under way."""
+    # Nothing else runs there yet: its place is freed in this loop.
+    if not future.done():
+        process.kill()
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await asyncio.wrap_future(future)
 
 
 async def _call_in_loop(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401

@@ -10,8 +10,9 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.retry import UnsentError
 from stanzaq.worker.returned import is_pending, wait_until_done
-from stanzaq.worker.task import Handler, Task, name_of
+from stanzaq.worker.task import Task, name_of
 
 _NAME: Final = "stanzaq-handlers"
 
@@ -46,21 +47,52 @@ def runs_handlers() -> bool:
     return multiprocessing.current_process().name == _NAME
 
 
+class JobProcess:
+    """One process of a worker: what it has run, and whether it may run more."""
+
+    def __init__(self) -> None:
+        """Start it with its first call."""
+        self._pool = ProcessPoolExecutor(1, _Context(), _begin_process)
+        self._jobs: Counter[str] = Counter()
+        self.pid = 0
+        """Known once its first call has told it."""
+        self.is_spent = False
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":  # noqa: ANN401
+        """Call a function there. Raises BrokenExecutor if the process has died."""
+        return self._pool.submit(function, *arguments)
+
+    def count(self, task: Task) -> None:
+        """Count a job of a task, after which the process may have run enough of them."""
+        self._jobs[task.node] += 1
+        self.is_spent = self.is_spent or self._jobs[task.node] == task.max_jobs_per_process
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self.is_spent = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let it end when it has nothing to do."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
 class Processes:
     """The processes of one worker, started when they are needed and kept."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         """Prepare for these tasks; start nothing yet."""
         self._tasks = tasks
-        self._all: set[Executor] = set()
-        self._idle: list[Executor] = []
+        self._all: set[JobProcess] = set()
+        self._idle: list[JobProcess] = []
 
     async def start(self) -> None:
         """Start one process, if a task needs any. Raises NotStartedError."""
         if self._tasks:
             self.give_back(await self.take())
 
-    async def take(self) -> Executor:
+    async def take(self) -> JobProcess:
         """Return a process that lives and has nothing to do, for one call until it is given back. Raises NotStartedError."""
         while self._idle:
             process = self._idle.pop()
@@ -76,22 +108,21 @@ class Processes:
                 return process
         return await self._start_process()
 
-    async def _start_process(self) -> Executor:
+    async def _start_process(self) -> JobProcess:
         try:
             handlers = [(name_of(task.handler), pickle.dumps(task.handler)) for task in self._tasks]
         except Exception as error:
             names = ", ".join(name_of(task.handler) for task in self._tasks)
             msg = f"{names}: another process cannot import it ({error}): give it the name that its module knows it by"
             raise NotStartedError(msg) from error
-        process: Executor | None = None
+        process: JobProcess | None = None
         try:
-            process = ProcessPoolExecutor(1, _Context(), _begin_process)
+            process = JobProcess()
             self._all.add(process)
-            fault = await asyncio.wrap_future(process.submit(_find_handlers, handlers))
+            process.pid, fault = await asyncio.wrap_future(process.submit(_find_handlers, handlers))
         except BaseException as error:
             if process is not None:
-                self._all.discard(process)
-                process.shutdown(wait=False, cancel_futures=True)
+                self._end(process)
             if not isinstance(error, Exception):
                 raise
             # No semaphores, no memory, no room for another process, or a program that cannot be imported.
@@ -99,28 +130,35 @@ class Processes:
             msg = f"no process can be started for handlers ({why}): mend that, or let them run in threads"
             raise NotStartedError(msg) from error
         if fault:
-            process.shutdown(wait=False)
-            self._all.discard(process)
+            self._end(process)
             raise NotStartedError(fault)
         return process
 
-    def submit(self, process: Executor, handler: Handler, job: Job[Any]) -> "Future[Any]":
-        """Run a handler in a process that was taken. Raises TypeError if the job cannot be sent there."""
+    def submit(self, process: JobProcess, task: Task, job: Job[Any]) -> "Future[Any]":
+        """Run a task's handler in a process that was taken. Raises TypeError if the job cannot be sent there."""
         try:
-            sent = pickle.dumps((handler, job.apart()))
+            sent = pickle.dumps((task.handler, job.apart()))
         except Exception as error:
             msg = f"the job cannot be sent to another process: {error}"
             raise TypeError(msg) from error
+        process.count(task)
         return process.submit(_run_handler, sent)
 
-    def give_back(self, process: Executor) -> None:
-        """Keep a process for the next call."""
-        self._idle.append(process)
+    def give_back(self, process: JobProcess) -> None:
+        """Keep a process for the next call, unless it has run enough."""
+        if process.is_spent:
+            self._end(process)
+        else:
+            self._idle.append(process)
+
+    def _end(self, process: JobProcess) -> None:
+        self._all.discard(process)
+        process.close()
 
     def close(self) -> None:
         """Let all processes end, those that are busy when their jobs have ended."""
         for process in self._all:
-            process.shutdown(wait=False, cancel_futures=True)
+            process.close()
 
 
 def _begin_process() -> None:
@@ -137,14 +175,15 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _find_handlers(handlers: Sequence[tuple[str, bytes]]) -> str:
-    """Import the handlers, each with its name; returns what is wrong with one."""
+def _find_handlers(handlers: Sequence[tuple[str, bytes]]) -> tuple[int, str]:
+    """Import the handlers, each with its name; returns the process's id, and what is wrong with one."""
     for name, handler in handlers:
         try:
             pickle.loads(handler)  # noqa: S301  (it is our own)
         except Exception as error:  # noqa: BLE001  (a user's module may raise anything)
-            return f"{name}: another process cannot import it ({type(error).__name__}: {error}): put it into a module"
-    return ""
+            fault = f"{name}: another process cannot import it ({type(error).__name__}: {error}): put it into a module"
+            return os.getpid(), fault
+    return os.getpid(), ""
 
 
 def _run_handler(sent: bytes) -> Any:  # noqa: ANN401  (what a handler returns)

@@ -29,6 +29,7 @@ class Task:
     timeout: float | None
     run_in: RunIn
     kinds: Kinds = ALL_KINDS
+    max_jobs_per_process: int | None = None
 
     @classmethod
     def make(  # noqa: PLR0913  (what users may say)
@@ -41,6 +42,7 @@ class Task:
         run_in: RunIn | None,
         retry_on: Classes | None,
         never_retry: Classes,
+        max_jobs_per_process: int | None,
     ) -> "Task":
         """Check what a user registers; raises TypeError or ValueError with the handler's name and what to write."""
         name = name_of(handler)
@@ -61,8 +63,9 @@ class Task:
             raise ValueError(msg)
         where = choose_place(handler, run_in)
         only = None if retry_on is None else _check_classes("retry_on", retry_on, name)
+        most = _check_most_jobs(max_jobs_per_process, where, name)
         kinds = Kinds(only, _check_classes("never_retry", never_retry, name))
-        return cls(node, handler, payloads.payload_type(handler, name), policy, limit, where, kinds)
+        return cls(node, handler, payloads.payload_type(handler, name), policy, limit, where, kinds, most)
 
 
 def name_of(handler: Any) -> str:  # noqa: ANN401  (whatever a user registers)
@@ -103,6 +106,23 @@ def _check_classes(option: str, given: object, name: str) -> tuple[type[Exceptio
         msg = f"{option} for {name} names {own[0]}, which says itself what becomes of the item: leave it out"
         raise TypeError(msg)
     return classes
+
+
+def _check_most_jobs(most: int | None, where: RunIn, name: str) -> int | None:
+    """Check after how many jobs a process ends; raises TypeError or ValueError."""
+    if most is None:
+        return None
+    told = f"max_jobs_per_process={most!r} for {name}"
+    if type(most) is not int:
+        msg = f"{told}: write a number of jobs"
+        raise TypeError(msg)
+    if most < 1:
+        msg = f"{told}: a process runs at least one job"
+        raise ValueError(msg)
+    if where != "process":
+        msg = f"{told}: write run_in='process' as well"
+        raise TypeError(msg)
+    return most
 
 
 def _without_arguments(handler: Any) -> Any:  # noqa: ANN401

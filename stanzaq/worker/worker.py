@@ -84,15 +84,17 @@ class Worker:
         run_in: RunIn | None = None,
         retry_on: Classes | None = None,
         never_retry: Classes = (),
+        max_jobs_per_process: int | None = None,
     ) -> Callable[[H], H]:
         """Register the decorated function as the handler of a node's items.
 
         A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
         `Job[T]`, whose payload is a T. When it returns, and what it returns has been awaited if that is possible, the item is
         completed. When it raises, the item is retried as `retry` says, or as the `Retry` that it raises; `Reject` makes it a dead
-        letter. After `timeout` it counts as failed, with a TimeoutError. An exception of a class of `never_retry` makes the item
-        a dead letter at once, and so does one of no class of `retry_on`, if that is given. Raises TypeError or ValueError if the
-        function cannot be a handler.
+        letter. After `timeout` it counts as failed, with a TimeoutError, and its process is killed. An exception of a class of
+        `never_retry` makes the item a dead letter at once, and so does one of no class of `retry_on`, if that is given. A process
+        is replaced after `max_jobs_per_process` jobs of the node. Raises TypeError or ValueError if the function cannot be a
+        handler.
         """
 
         def register(handler: H) -> H:
@@ -107,6 +109,7 @@ class Worker:
                 run_in=run_in,
                 retry_on=retry_on,
                 never_retry=never_retry,
+                max_jobs_per_process=max_jobs_per_process,
             )
             return handler
 

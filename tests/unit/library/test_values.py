@@ -128,7 +128,8 @@ def test_no_workers(more: dict[str, Any], line: str) -> None:
 ACCOUNT = "service=None, password=None, address=None, tls='required'"
 SIGNATURES = {
     Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create=False, group=None)",
-    Worker.task: "(self, node, *, retry=None, timeout=None, run_in=None, retry_on=None, never_retry=())",
+    Worker.task: "(self, node, *, retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
+    " max_jobs_per_process=None)",
     Worker.run: "(self, *, concurrency=None)",
     Worker.serve: "(self)",
     Worker.stop: "(self)",
