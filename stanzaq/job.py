@@ -42,6 +42,11 @@ def _refuse_to_note(*_: object, **_more: object) -> str:
     raise StanzaqError(_APART)
 
 
+def _refuse_settling(_fault: Exception | None, _result: Any) -> None:  # noqa: ANN401
+    msg = "only a handler of batches, and none in another process, ends its jobs one by one: return, or raise Reject or Retry"
+    raise RuntimeError(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T]):
     """One item under one lock.
@@ -73,10 +78,11 @@ class Job(Generic[T]):
     """Notes an item that is published with the acknowledgement."""
     _kinds: Kinds = field(default=ALL_KINDS, repr=False, compare=False)
     """Which exceptions are followed by another attempt."""
+    _settle: Callable[[Exception | None, Any], None] = field(default=_refuse_settling, repr=False, compare=False)
 
     def apart(self) -> Self:
         """Return a copy for another process, which has no connection, no state, and cannot renew the lock."""
-        told = replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing)
+        told = replace(self, state=None, _renew=_do_nothing, _begin=_do_nothing, _settle=_refuse_settling)
         return replace(told, _publish=_refuse_to_publish, _note=_refuse_to_note)
 
     def fence(self, connection: object, name: str, key: "str | int | UUID") -> "Fence":
@@ -88,6 +94,24 @@ class Job(Generic[T]):
         from stanzaq.fencing import Fence, Mark  # noqa: PLC0415  (most programs need none)
 
         return Fence(connection, Mark.make(self.node, name, key, self.token))
+
+    def complete(self, result: Any = None) -> None:  # noqa: ANN401
+        """Let this job of a batch be done, with its result, however the others end. It counts when the handler ends.
+
+        The first call of `complete` or `fail` counts. Raises RuntimeError outside of a batch.
+        """
+        self._settle(None, result)
+
+    def fail(self, fault: Exception) -> None:
+        """Let this job of a batch fail as if it alone had raised this, e.g. a Reject or a Retry. It counts when the handler ends.
+
+        Raises TypeError for what is no exception, and RuntimeError outside of a batch.
+        """
+        given: object = fault
+        if not isinstance(given, Exception):
+            msg = f"job.fail({given!r}): give an exception, such as Reject('why')"
+            raise TypeError(msg)
+        self._settle(fault, None)
 
     async def renew(self) -> None:
         """Restart the lock time now, e.g. before a step that blocks the event loop for long."""

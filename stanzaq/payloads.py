@@ -42,10 +42,23 @@ class Unfit(Reject):
 
 
 def payload_type(handler: Callable[..., Any], name: str) -> Any:  # noqa: ANN401  (any type may be asked for)
-    """Return the payload type of a handler's parameter: `T` of `Job[T]`, Any without an annotation.
+    """Return the payload type of a handler's parameter: `T` of `Job[T]` or `list[Job[T]]`, Any without an annotation.
 
     Raises TypeError, which says the handler's `name` and what to write.
     """
+    hint = read_parameter(handler, name)
+    inner = get_args(hint)[0] if get_origin(hint) is list else hint
+    if inner is Any or inner is Job or inner is list:
+        return Any
+    if get_origin(inner) is not Job:
+        msg = f"{name} takes {hint!r}: annotate its parameter as Job[…], or as list[Job[…]] for batches"
+        raise TypeError(msg)
+    (wanted_type,) = get_args(inner)
+    return Any if wanted_type is object else wanted_type
+
+
+def read_parameter(handler: Callable[..., Any], name: str) -> Any:  # noqa: ANN401
+    """Return the annotation of a handler's parameter, Any without one; raises TypeError."""
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except ValueError as error:
@@ -60,17 +73,10 @@ def payload_type(handler: Callable[..., Any], name: str) -> Any:  # noqa: ANN401
         function = function.func
     function = function if inspect.isroutine(function) else type(function).__call__
     try:
-        hint = typing.get_type_hints(function).get(wanted[0].name, Any)
+        return typing.get_type_hints(function).get(wanted[0].name, Any)
     except Exception as error:
         msg = f"{name} has an annotation that cannot be read ({error}): import or define its names at the top of its module"
         raise TypeError(msg) from error
-    if hint is Any or hint is Job:
-        return Any
-    if get_origin(hint) is not Job:
-        msg = f"{name} takes {hint!r}: annotate its parameter as Job[…]"
-        raise TypeError(msg)
-    (wanted_type,) = get_args(hint)
-    return Any if wanted_type is object else wanted_type
 
 
 def decode(content: Content, wanted: Any) -> Any:  # noqa: ANN401

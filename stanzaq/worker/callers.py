@@ -42,16 +42,18 @@ class Callers:
         """Start what a first job would wait for. Raises NotStartedError if handlers run in processes, and none can be started."""
         await self._processes.start()
 
-    async def call(self, task: Task, job: Job[Any], begin: Begin) -> Any:  # noqa: ANN401  (what a handler returns)
+    async def call(self, task: Task, job: Job[Any], begin: Begin, batch: list[Job[Any]] | None = None) -> Any:  # noqa: ANN401  (what a handler returns)
         """Run the handler of a task until its work has ended; raises what it raises, and TimeoutError after the task's timeout.
 
+        It gets the job, or the batch whose first one that is.
         A process that is not done by then is killed. A thread goes on, so the time of the next job begins when that has a place.
         Raises NotStartedError if the handler has not begun.
         """
+        given: Any = job if batch is None else batch
         if task.run_in == "loop":
             await begin()
-            return await _limit(task, job, _call_in_loop(task.handler, job))
-        future, process = await self._begin_elsewhere(task, job, begin)
+            return await _limit(task, job, _call_in_loop(task.handler, given))
+        future, process = await self._begin_elsewhere(task, job, given, begin)
         end = None if process is None else partial(_kill, process, future)
         try:
             return await _limit(task, job, _wait_for_call(future), end)
@@ -65,7 +67,11 @@ class Callers:
             del future, end
 
     async def _begin_elsewhere(
-        self, task: Task, job: Job[Any], begin: Begin
+        self,
+        task: Task,
+        job: Job[Any],
+        given: Any,  # noqa: ANN401  (what the handler takes)
+        begin: Begin,
     ) -> "tuple[Future[Any], JobProcess | None]":
         """Begin a call in a thread or a process that is free; it goes on when its job is cancelled."""
         loop, process = asyncio.get_running_loop(), None
@@ -76,13 +82,13 @@ class Callers:
                 process = await self._processes.take()
                 place.callback(self._processes.give_back, process)
                 await begin()
-                future = self._processes.submit(process, task, job)
+                future = self._processes.submit(process, task, given)
             else:
                 await begin()
                 self._threads = self._threads or ThreadPoolExecutor(self._concurrency, "stanzaq-job")
                 # As asyncio.to_thread does: logs and traces in the thread know their job.
                 here = contextvars.copy_context()
-                future = self._threads.submit(here.run, _call_in_thread, task.handler, job)
+                future = self._threads.submit(here.run, _call_in_thread, task.handler, given)
             freed = place.pop_all()
         self._running[future] = job
 
@@ -139,8 +145,8 @@ async def _kill(process: JobProcess, future: "Future[Any]") -> None:
                 await asyncio.wrap_future(future)
 
 
-async def _call_in_loop(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
-    return await _wait_in_loop(handler(job))
+async def _call_in_loop(handler: Handler, given: Any) -> Any:  # noqa: ANN401
+    return await _wait_in_loop(handler(given))
 
 
 async def _wait_for_call(future: "Future[Any]") -> Any:  # noqa: ANN401
@@ -164,9 +170,9 @@ async def _wait_in_loop(returned: Any) -> Any:  # noqa: ANN401
         raise RuntimeError(msg) from error
 
 
-def _call_in_thread(handler: Handler, job: Job[Any]) -> Any:  # noqa: ANN401
+def _call_in_thread(handler: Handler, given: Any) -> Any:  # noqa: ANN401
     try:
-        return handler(job)
+        return handler(given)
     except StopIteration as error:
         # A future cannot carry it: whoever waits would wait for ever.
         msg = "the handler raised StopIteration"

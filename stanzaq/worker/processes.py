@@ -62,10 +62,11 @@ class JobProcess:
         """Call a function there. Raises BrokenExecutor if the process has died."""
         return self._pool.submit(function, *arguments)
 
-    def count(self, task: Task) -> None:
-        """Count a job of a task, after which the process may have run enough of them."""
-        self._jobs[task.node] += 1
-        self.is_spent = self.is_spent or self._jobs[task.node] == task.max_jobs_per_process
+    def count(self, task: Task, jobs: int) -> None:
+        """Count jobs of a task, after which the process may have run enough of them."""
+        self._jobs[task.node] += jobs
+        most = task.max_jobs_per_process
+        self.is_spent = self.is_spent or (most is not None and self._jobs[task.node] >= most)
 
     def kill(self) -> None:
         """End it at once, whatever it does."""
@@ -134,14 +135,16 @@ class Processes:
             raise NotStartedError(fault)
         return process
 
-    def submit(self, process: JobProcess, task: Task, job: Job[Any]) -> "Future[Any]":
-        """Run a task's handler in a process that was taken. Raises TypeError if the job cannot be sent there."""
+    def submit(self, process: JobProcess, task: Task, given: Job[Any] | list[Job[Any]]) -> "Future[Any]":
+        """Run a task's handler in a process that was taken. Raises TypeError if what it is given cannot be sent there."""
+        jobs = [given] if isinstance(given, Job) else given
+        apart = [job.apart() for job in jobs]
         try:
-            sent = pickle.dumps((task.handler, job.apart()))
+            sent = pickle.dumps((task.handler, apart if task.batch else apart[0]))
         except Exception as error:
             msg = f"the job cannot be sent to another process: {error}"
             raise TypeError(msg) from error
-        process.count(task)
+        process.count(task, len(jobs))
         return process.submit(_run_handler, sent)
 
     def give_back(self, process: JobProcess) -> None:
@@ -188,8 +191,8 @@ def _find_handlers(handlers: Sequence[tuple[str, bytes]]) -> tuple[int, str]:
 
 def _run_handler(sent: bytes) -> Any:  # noqa: ANN401  (what a handler returns)
     try:
-        handler, job = pickle.loads(sent)  # noqa: S301  (it is our own)
-        returned = handler(job)
+        handler, given = pickle.loads(sent)  # noqa: S301  (it is our own)
+        returned = handler(given)
         return asyncio.run(wait_until_done(returned)) if is_pending(returned) else returned
     except StopIteration:
         # A future cannot carry it: whoever waits would wait for ever.

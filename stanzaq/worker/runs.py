@@ -17,6 +17,7 @@ from stanzaq.job import Job
 from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
 from stanzaq.transport.interface import Content, Delivery, Lock, Outgoing, Progress, Transport
+from stanzaq.worker.batches import Batches
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.worker.hooks import Hooks, Run
 from stanzaq.worker.processes import NotStartedError
@@ -65,7 +66,7 @@ class Runs:
         self.state: object = None
         self.room = asyncio.Semaphore(concurrency)
         self._callers = Callers(tasks.values(), concurrency)
-        self._chains = {node: hooks.around(partial(self._call, task)) for node, task in tasks.items()}
+        self._chains = {node: hooks.around(self._caller_of(task, concurrency)) for node, task in tasks.items()}
         self._runs: dict[Lock, _Run] = {}
         self._of_item: defaultdict[tuple[str, str], set[_Run]] = defaultdict(set)
         self.begins_no_more = False
@@ -96,6 +97,20 @@ class Runs:
         runs.discard(run)
         if not runs:
             del self._of_item[lock.node, lock.item]
+
+    def _caller_of(self, task: Task, concurrency: int) -> Run:
+        """Return what runs a job of a task inside all middleware."""
+        if task.batch:
+            return partial(self._call_with_others, Batches(task, self._callers, concurrency))
+        return partial(self._call, task)
+
+    async def _call_with_others(self, batches: Batches, job: Job[Any]) -> None:
+        """Let the handler run a job beside others; raises what it has failed with."""
+        if isinstance(job.payload, payloads.Unfit):
+            raise payloads.Unfit(*job.payload.args)
+        result = await batches.run(job)
+        if result is not None:
+            job._returned[:] = [result]  # noqa: SLF001  (the same package's)
 
     async def _call(self, task: Task, job: Job[Any]) -> None:
         """Call the handler, inside all middleware; raises what it raises."""

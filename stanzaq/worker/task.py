@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_origin
 
 from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
@@ -12,15 +12,24 @@ from stanzaq.job import Job
 from stanzaq.retry import ALL_KINDS, Kinds, Reject, Retry
 
 RunIn = Literal["loop", "thread", "process"]
-Handler = Callable[[Job[Any]], Any]
+Handler = Callable[[Job[Any]], Any] | Callable[[list[Job[Any]]], Any]
 """Its job has ended once what it returns, if that can be awaited, has been awaited."""
+
+MOST_JOBS: Final = 1_000
+"""The most items that a worker holds at once."""
+
+_BATCH: Final = 100
+_WAIT_SECONDS: Final = 0.05
 
 Classes = Collection[type[Exception]]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The handler of a node's items, and its settings; `timeout` is in seconds or None."""
+    """The handler of a node's items, and its settings; `timeout` is in seconds or None.
+
+    One that takes a list gets up to `batch` jobs, `wait` seconds after the first one at the latest; otherwise `batch` is 0.
+    """
 
     node: str
     handler: Handler
@@ -30,6 +39,8 @@ class Task:
     run_in: RunIn
     kinds: Kinds = ALL_KINDS
     max_jobs_per_process: int | None = None
+    batch: int = 0
+    wait: float = 0.0
 
     @classmethod
     def make(  # noqa: PLR0913  (what users may say)
@@ -43,6 +54,8 @@ class Task:
         retry_on: Classes | None,
         never_retry: Classes,
         max_jobs_per_process: int | None,
+        batch: int | None,
+        wait: Duration | None,
     ) -> "Task":
         """Check what a user registers; raises TypeError or ValueError with the handler's name and what to write."""
         name = name_of(handler)
@@ -65,7 +78,8 @@ class Task:
         only = None if retry_on is None else _check_classes("retry_on", retry_on, name)
         most = _check_most_jobs(max_jobs_per_process, where, name)
         kinds = Kinds(only, _check_classes("never_retry", never_retry, name))
-        return cls(node, handler, payloads.payload_type(handler, name), policy, limit, where, kinds, most)
+        payload = payloads.payload_type(handler, name)
+        return cls(node, handler, payload, policy, limit, where, kinds, most, *_read_batch(handler, name, batch, wait))
 
 
 def name_of(handler: Any) -> str:  # noqa: ANN401  (whatever a user registers)
@@ -106,6 +120,25 @@ def _check_classes(option: str, given: object, name: str) -> tuple[type[Exceptio
         msg = f"{option} for {name} names {own[0]}, which says itself what becomes of the item: leave it out"
         raise TypeError(msg)
     return classes
+
+
+def _read_batch(handler: Handler, name: str, batch: int | None, wait: Duration | None) -> tuple[int, float]:
+    """Return how many jobs a handler gets at once, and the seconds until then; 0 and 0 if one. Raises TypeError or ValueError."""
+    hint = payloads.read_parameter(handler, name)
+    takes_list = hint is list or get_origin(hint) is list
+    if batch is None and wait is None and not takes_list:
+        return 0, 0.0
+    if not takes_list and hint is not Any:
+        msg = f"batch= and wait= for {name}, which takes one job: annotate its parameter as list[Job[…]]"
+        raise TypeError(msg)
+    most = _BATCH if batch is None else batch
+    if type(most) is not int:
+        msg = f"batch={batch!r} for {name}: write a number of jobs"
+        raise TypeError(msg)
+    if not 1 <= most <= MOST_JOBS:
+        msg = f"batch={batch} for {name}: a batch has 1 to {MOST_JOBS} jobs"
+        raise ValueError(msg)
+    return most, _WAIT_SECONDS if wait is None else seconds(wait)
 
 
 def _check_most_jobs(most: int | None, where: RunIn, name: str) -> int | None:

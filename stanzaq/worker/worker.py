@@ -24,16 +24,14 @@ from stanzaq.worker import processes
 from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
-from stanzaq.worker.task import Classes, RunIn, Task
+from stanzaq.worker.task import MOST_JOBS, Classes, RunIn, Task
 
 log = logging.getLogger("stanzaq")
 
-H = TypeVar("H", bound=Callable[[Job[Any]], Any])
+H = TypeVar("H", bound=Callable[[Job[Any]], Any] | Callable[[list[Job[Any]]], Any])
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L", bound=Lifespan)
 S = TypeVar("S", bound=Callable[[], Awaitable[Any]])
-
-MAX_CREDIT = 1_000
 
 _END_SECONDS = 10.0
 """Time from the second signal to the end of the program, at most."""
@@ -85,6 +83,8 @@ class Worker:
         retry_on: Classes | None = None,
         never_retry: Classes = (),
         max_jobs_per_process: int | None = None,
+        batch: int | None = None,
+        wait: Duration | None = None,
     ) -> Callable[[H], H]:
         """Register the decorated function as the handler of a node's items.
 
@@ -93,8 +93,9 @@ class Worker:
         completed. When it raises, the item is retried as `retry` says, or as the `Retry` that it raises; `Reject` makes it a dead
         letter. After `timeout` it counts as failed, with a TimeoutError, and its process is killed. An exception of a class of
         `never_retry` makes the item a dead letter at once, and so does one of no class of `retry_on`, if that is given. A process
-        is replaced after `max_jobs_per_process` jobs of the node. Raises TypeError or ValueError if the function cannot be a
-        handler.
+        is replaced after `max_jobs_per_process` jobs of the node. A function that takes a `list[Job[T]]` gets up to `batch` jobs
+        at once (100), `wait` after the first one at the latest (50 ms). Raises TypeError or ValueError if the function cannot be
+        a handler.
         """
 
         def register(handler: H) -> H:
@@ -110,6 +111,8 @@ class Worker:
                 retry_on=retry_on,
                 never_retry=never_retry,
                 max_jobs_per_process=max_jobs_per_process,
+                batch=batch,
+                wait=wait,
             )
             return handler
 
@@ -164,8 +167,8 @@ class Worker:
         return function
 
     def _resize(self, concurrency: int, prefetch: int) -> None:
-        if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MAX_CREDIT):
-            msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MAX_CREDIT} items are held at once"
+        if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MOST_JOBS):
+            msg = f"concurrency={concurrency}, prefetch={prefetch}: together 1 to {MOST_JOBS} items are held at once"
             raise ValueError(msg)
         self._concurrency, self._credit = concurrency, concurrency + prefetch
 

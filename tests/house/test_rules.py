@@ -90,6 +90,7 @@ STARTS_TASKS = {
     "stanzaq/publisher/publisher.py": "awaited where it is started",
     "stanzaq/worker/returned.py": "awaited where it is started, in a future's own loop",
     "stanzaq/sync.py": "awaited where it is started",
+    "stanzaq/worker/batches.py": "it tells each of its jobs how it has ended",
     "stanzaq/worker/runs.py": "a run answers for its handler, and tells the service how it ended",
     "stanzaq/testing/broker.py": "awaited where it is started",
     "stanzaq/testing/late.py": "awaited where the late job is let go",

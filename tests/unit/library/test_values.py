@@ -129,7 +129,7 @@ ACCOUNT = "service=None, password=None, address=None, tls='required'"
 SIGNATURES = {
     Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create=False, group=None)",
     Worker.task: "(self, node, *, retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
-    " max_jobs_per_process=None)",
+    " max_jobs_per_process=None, batch=None, wait=None)",
     Worker.run: "(self, *, concurrency=None)",
     Worker.serve: "(self)",
     Worker.stop: "(self)",
@@ -137,6 +137,8 @@ SIGNATURES = {
     sync.Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
     Retry: "(attempts=None, *, delay='1s', backoff=2.0, limit='10m', jitter=True)",
     Job.renew: "(self)",
+    Job.complete: "(self, result=None)",
+    Job.fail: "(self, fault)",
     Job.progress: "(self, share, note='')",
     Job.fence: "(self, connection, name, key)",
 }
