@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from stanzaq.logs import current
 from stanzaq.retry import Release
 from stanzaq.testing import TestBroker
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import Content, Lock
+from stanzaq.transport.interface import Content, Lock, Outgoing
 from tests.references import uncollected
 from tests.unit.library.test_runs import Service, delivery, runs, until
 
@@ -110,7 +110,12 @@ async def test_one_request() -> None:
         return Told()
 
     class Gathering(Service):
-        async def acknowledge(self, lock: Lock, result: Content | None = None) -> bool:  # noqa: ARG002
+        async def acknowledge(
+            self,
+            lock: Lock,
+            result: Content | None = None,  # noqa: ARG002
+            then: Sequence[Outgoing] = (),  # noqa: ARG002
+        ) -> bool:
             return await gatherer.ask(lock.node, lock.item, lock.item, "acknowledge") is not None
 
     gatherer = Gatherer(send)
