@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
+from stanzaq.command.several import MISUSE, Several
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
@@ -27,8 +28,6 @@ from stanzaq.worker.worker import Worker, held
 URL: Final = "STANZAQ_URL"
 
 _AT_ONCE: Final = 50
-_MISUSE: Final = 2
-"""The exit code of wrong use, which argparse has too."""
 _STDIN: Final = "-"
 
 
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except StanzaqError as error:
         sys.exit(f"stanzaq: {error}")
     except _MisuseError as error:
-        parser.exit(_MISUSE, f"stanzaq: {error}\n")
+        parser.exit(MISUSE, f"stanzaq: {error}\n")
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -74,6 +73,8 @@ def _add_worker(commands: Any) -> None:  # noqa: ANN401  (argparse's own)
     )
     worker.add_argument("worker", metavar="MODULE:NAME", help="the module and the name of its stanzaq.Worker")
     worker.add_argument("--concurrency", type=int, help="jobs at once, instead of the worker's own number")
+    told = "run so many processes of the worker, each with this concurrency; one that dies is started again"
+    worker.add_argument("--processes", type=int, help=told)
     worker.add_argument("--reload", action="store_true", help="start again whenever a Python file below here changes")
     worker.set_defaults(run=_work)
 
@@ -130,18 +131,44 @@ def _work(options: argparse.Namespace) -> None:
     if options.concurrency is not None and options.concurrency < 1:
         msg = f"--concurrency {options.concurrency}: at least one job runs at once"
         raise _MisuseError(msg)
+    if options.processes is not None and options.processes < 1:
+        msg = f"--processes {options.processes}: at least one runs"
+        raise _MisuseError(msg)
     if options.reload:
         _reload(options)
+    elif options.processes is not None:
+        _run_several(options)
     else:
         _import_worker(options.worker).run(concurrency=options.concurrency)
 
 
-def _import_worker(spec: str) -> Worker:
-    """Import a worker; what its module raises has a traceback. Raises _MisuseError if there is none."""
+def _run_several(options: argparse.Namespace) -> None:
+    """Run the worker in several processes, each as this command without `--processes`."""
+    show(logging.INFO)
+    _split(options.worker)
+    several = Several(main, _arguments(options))
+    asyncio.run(several.run(options.processes))
+    sys.exit(several.code)
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of one process of a worker."""
+    concurrency = [] if options.concurrency is None else ["--concurrency", str(options.concurrency)]
+    return ["worker", options.worker, *concurrency]
+
+
+def _split(spec: str) -> tuple[str, str]:
+    """Return a module and a name in it; raises _MisuseError."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):
         msg = f"{spec!r}: write MODULE:NAME, e.g. tasks:worker"
         raise _MisuseError(msg)
+    return module, name
+
+
+def _import_worker(spec: str) -> Worker:
+    """Import a worker; what its module raises has a traceback. Raises _MisuseError if there is none."""
+    module, name = _split(spec)
     sys.path.insert(0, str(Path.cwd()))
     try:
         # Its last line may be `worker.run()`.
@@ -167,9 +194,9 @@ def _reload(options: argparse.Namespace) -> None:
         raise _MisuseError(msg)
     from watchfiles import PythonFilter, run_process  # noqa: PLC0415
 
-    command = [sys.executable, "-m", "stanzaq", "worker", options.worker]
-    if options.concurrency is not None:
-        command += ["--concurrency", str(options.concurrency)]
+    command = [sys.executable, "-m", "stanzaq", *_arguments(options)]
+    if options.processes is not None:
+        command += ["--processes", str(options.processes)]
     run_process(".", target=shlex.join(command), target_type="command", watch_filter=PythonFilter())
 
 

@@ -84,6 +84,7 @@ STARTS_TASKS = {
     "broker/tasks.py": "the one place: what it starts is logged when it fails, and whoever waits for it is answered",
     "frontends/compose.py": "whatever fails ends the process",
     "frontends/stopping.py": "they are awaited where they are started",
+    "stanzaq/command/several.py": "awaited where they are started",
     "stanzaq/xep_qos/plugin.py": "it is used without anything else of the project",
     "frontends/tools/demo/client.py": "awaited where it is started",
     "frontends/tools/demo/play.py": "whatever fails ends the play",

@@ -107,6 +107,8 @@ def test_xml(sent: list[Any], tmp_path: Path) -> None:
         (["worker", "nothing.there:worker"], "there is no module nothing.there here"),
         (["worker", "example_tasks:other"], "example_tasks has no stanzaq.Worker called other; it has worker"),
         (["worker", "example_tasks:worker", "--concurrency", "0"], "--concurrency 0: at least one job runs at once"),
+        (["worker", "example_tasks:worker", "--processes", "0"], "--processes 0: at least one runs"),
+        (["worker", "tasks", "--processes", "2"], "write MODULE:NAME, e.g. tasks:worker"),
     ],
 )
 def test_errors(
@@ -161,8 +163,8 @@ def test_reload(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     """`--reload` runs the same command in another process; without watchfiles it says what to install."""
     ran: list[tuple[Any, Any]] = []
     monkeypatch.setattr("watchfiles.run_process", lambda *where, **how: ran.append((where, how["target"])))
-    shell.main(["worker", "tasks:worker", "--concurrency", "3", "--reload"])
-    assert ran == [((".",), f"{sys.executable} -m stanzaq worker tasks:worker --concurrency 3")]
+    shell.main(["worker", "tasks:worker", "--concurrency", "3", "--processes", "2", "--reload"])
+    assert ran == [((".",), f"{sys.executable} -m stanzaq worker tasks:worker --concurrency 3 --processes 2")]
     monkeypatch.setattr(shell, "find_spec", lambda _: None)
     with pytest.raises(SystemExit):
         shell.main(["worker", "tasks:worker", "--reload"])
