@@ -31,14 +31,14 @@ if KIND == "broken":
     raise ImportError("nothing like that")
 
 class Service:
-    async def run(self, receiver, nodes):
+    async def run(self, receiver, nodes, *_more):
         if KIND == "refused":
             raise StanzaqError("the server refuses worker@example.org")
         now, content = datetime.now(UTC), Content(b"{}", "application/json")
         receiver.deliver(Delivery(Lock("jobs", "one", 7), 1, 20, now, content, {}, "", now))
         await asyncio.sleep(3600)
 
-    async def acknowledge(self, lock, result=None):
+    async def acknowledge(self, lock, *_more):
         say("acknowledged")
         return True
 
