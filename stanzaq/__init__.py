@@ -7,9 +7,22 @@ import `broker` or `frontends`.
 from stanzaq.errors import Fenced, StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher.publisher import Publisher, Reply
+from stanzaq.publisher.task import Task
 from stanzaq.retry import Reject, Retry
 from stanzaq.transport.interface import Schedule
 from stanzaq.worker.hooks import Run as CallNext
 from stanzaq.worker.worker import Worker
 
-__all__ = ["CallNext", "Fenced", "Job", "Publisher", "Reject", "Reply", "Retry", "Schedule", "StanzaqError", "Worker"]
+__all__ = [
+    "CallNext",
+    "Fenced",
+    "Job",
+    "Publisher",
+    "Reject",
+    "Reply",
+    "Retry",
+    "Schedule",
+    "StanzaqError",
+    "Task",
+    "Worker",
+]

@@ -10,7 +10,7 @@ import functools
 import inspect
 import math
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, ClassVar, Final, get_args, get_origin
@@ -77,6 +77,20 @@ def read_parameter(handler: Callable[..., Any], name: str) -> Any:  # noqa: ANN4
     except Exception as error:
         msg = f"{name} has an annotation that cannot be read ({error}): import or define its names at the top of its module"
         raise TypeError(msg) from error
+
+
+def result_type(handler: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Return the type that a handler's annotation says it returns, once it has been awaited; Any if it says none."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = handler if inspect.isroutine(handler) else type(handler).__call__
+    try:
+        hint = typing.get_type_hints(function).get("return", Any)
+    except Exception:  # noqa: BLE001  (of the return alone: the parameter's has been read)
+        return Any
+    return (
+        get_args(hint)[-1] if isinstance(get_origin(hint), type) and issubclass(get_origin(hint), Awaitable) else hint
+    )
 
 
 def decode(content: Content, wanted: Any) -> Any:  # noqa: ANN401

@@ -57,12 +57,14 @@ def sender(account: Account | HttpAccount) -> Sender:
     """Return the transport of a publisher. Raises StanzaqError if a package is missing."""
     if isinstance(account, HttpAccount):
         _check_extra()
+        from stanzaq.http.connection import HttpConnection  # noqa: PLC0415
         from stanzaq.http.publisher import HttpSender  # noqa: PLC0415
 
-        return HttpSender(account)
+        return HttpSender(HttpConnection(account))
+    from stanzaq.xmpp.connection import XmppConnection  # noqa: PLC0415
     from stanzaq.xmpp.publisher import XmppSender  # noqa: PLC0415
 
-    return XmppSender(account)
+    return XmppSender(XmppConnection(account))
 
 
 def _check_extra() -> None:

@@ -14,12 +14,14 @@ from concurrent.futures import TimeoutError as NotInTime
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.publisher import publisher
-from stanzaq.publisher.publisher import Parent
+from stanzaq.publisher import publisher, task
+from stanzaq.publisher.connected import ConnectedPublisher
+from stanzaq.publisher.publisher import Parent, SendMany, SendOne
+from stanzaq.publisher.task import P, R
 from stanzaq.transport.account import Password, Tls
 from stanzaq.transport.interface import Schedule
 
@@ -148,9 +150,11 @@ class Publisher:
         """Cancel an item, as `stanzaq.Publisher.cancel` does; returns False if there is none."""
         return self._wait(self._publisher.cancel(node, id), timeout)
 
-    def publish_many(self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None) -> list[str]:
+    def publish_many(
+        self, node: str, payloads: Iterable[Any], *, timeout: Duration | None = None, **how: Unpack[SendMany]
+    ) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
-        return self._wait(self._publisher.publish_many(node, payloads), timeout)
+        return self._wait(self._publisher.publish_many(node, payloads, **how), timeout)
 
     def schedule(
         self,
@@ -247,6 +251,60 @@ class Publisher:
             raise
         finally:
             # A fault refers to this frame, and the future to the fault.
+            del future
+
+
+class Task(Generic[P, R]):
+    """A `stanzaq.Task` for blocking calls: `Task(thumbnail).on(publisher).send(picture)`.
+
+    In the thread of a handler it needs no publisher: it sends over the worker's connection.
+    """
+
+    def __init__(self, task: task.Task[P, R]) -> None:
+        """Send for a task, which a program declares or a worker has."""
+        self._task = task
+        self._publisher: Publisher | None = None
+
+    def on(self, publisher: Publisher) -> "Task[P, R]":
+        """Return this task for sending with a publisher."""
+        bound = Task(self._task)
+        bound._publisher = publisher
+        return bound
+
+    def send(self, payload: P, *, timeout: Duration | None = None, **how: Unpack[SendOne]) -> str:
+        """Publish an item for the task and return its id, as `stanzaq.Task.send` does; raises TimeoutError after `timeout`."""
+        return self._wait(lambda task: task.send(payload, **how), timeout)
+
+    def send_many(
+        self, payloads: Iterable[P], *, timeout: Duration | None = None, **how: Unpack[SendMany]
+    ) -> list[str]:
+        """Publish many items for the task, in no order, and return their ids."""
+        return self._wait(lambda task: task.send_many(payloads, **how), timeout)
+
+    def call(self, payload: P, *, timeout: Duration | None = None, **how: Unpack[SendOne]) -> R:
+        """Publish an item for the task and return what its handler returned, as `stanzaq.Task.call` does."""
+        return self._wait(lambda task: task.call(payload, **how), timeout)
+
+    def _wait(self, send: "Callable[[task.Task[P, R]], Coroutine[Any, Any, T]]", timeout: Duration | None) -> T:
+        """Wait for what the task does in the thread of its publisher."""
+        if self._publisher is not None:
+            bound = self._task.on(self._publisher._publisher)  # noqa: SLF001  (the same module's)
+            return self._publisher._wait(send(bound), timeout)  # noqa: SLF001
+        found = self._task._publisher()  # noqa: SLF001  (the same package's)
+        if not isinstance(found, ConnectedPublisher):
+            msg = f"{self._task} is bound to a publisher that does not block: bind this one, with on(publisher)"
+            raise StanzaqError(msg)
+        if asyncio._get_running_loop() is found.loop:  # noqa: SLF001
+            msg = f"{self._task}: this would block the worker's own event loop: await stanzaq.Task there"
+            raise StanzaqError(msg)
+        patience = None if timeout is None else seconds(timeout)
+        future = asyncio.run_coroutine_threadsafe(send(self._task), found.loop)
+        try:
+            return future.result(patience)
+        except NotInTime:
+            future.cancel()
+            raise
+        finally:
             del future
 
 

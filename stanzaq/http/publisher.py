@@ -9,7 +9,6 @@ from typing import Final
 from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import HttpConnection
-from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import Outcome, Outgoing, Save, Schedule, Scheduling
 
@@ -32,7 +31,7 @@ class HttpPublishing:
     """Sends items over a connection, those of one turn of the event loop, one node and one trace together."""
 
     def __init__(self, connection: HttpConnection) -> None:
-        """Send over a connection, which may be a worker's."""
+        """Send over a connection."""
         self._connection = connection
         self._gatherer = Gatherer(self._send)
 
@@ -58,10 +57,10 @@ class HttpPublishing:
 class HttpSender:
     """The transport of a publisher with an account of the RESTful Queue."""
 
-    def __init__(self, account: HttpAccount) -> None:
-        """Use an account."""
-        self._connection = HttpConnection(account)
-        self._publishing = HttpPublishing(self._connection)
+    def __init__(self, connection: HttpConnection) -> None:
+        """Use a connection, which may be a worker's."""
+        self._connection = connection
+        self._publishing = HttpPublishing(connection)
         self._awaited = 0
         self._closed = asyncio.Event()
 

@@ -19,12 +19,12 @@ from stanzaq.errors import StanzaqError
 from stanzaq.http import messages
 from stanzaq.http.connection import HttpConnection, LostError
 from stanzaq.http.messages import Addresses
-from stanzaq.http.publisher import HttpPublishing
+from stanzaq.http.publisher import HttpSender
 from stanzaq.retry import Release
 from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.backoff import Backoff
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver
+from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver, Sender
 
 log = logging.getLogger("stanzaq")
 
@@ -84,7 +84,7 @@ class HttpTransport:
         """Use an account; `create` missing nodes."""
         self._connection = HttpConnection(account)
         self._gatherer = Gatherer(self._acknowledge_all)
-        self._publishing = HttpPublishing(self._connection)
+        self._sender = HttpSender(self._connection)
         self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
         # Those of locks that the worker has let go of without a word are forgotten.
@@ -131,7 +131,7 @@ class HttpTransport:
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
-        await self._publishing.publish(outgoing)
+        await self._sender.publish(outgoing)
 
     async def pause(self) -> None:
         """End the subscriptions; what they hold stays under its locks."""
@@ -151,6 +151,10 @@ class HttpTransport:
                     await asyncio.gather(*(self._unsubscribe(each) for each in list(self._subscriptions.values())))
         self._closed.set()
         await self._connection.close()
+
+    def sender(self) -> Sender:
+        """Return what publishes over the same connection, which `run` keeps."""
+        return self._sender
 
     async def _give_back(self, lock: Lock) -> None:
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from stanzaq import payloads, schemes
 from stanzaq.durations import Duration, seconds
@@ -18,7 +18,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.publisher.outbox import Outbox
 from stanzaq.transport import traceparent
 from stanzaq.transport.account import Password, Tls
-from stanzaq.transport.interface import Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
+from stanzaq.transport.interface import Content, Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
 
 log = logging.getLogger("stanzaq")
 
@@ -26,6 +26,27 @@ _T = TypeVar("_T")
 
 Parent = str | tuple[str, str]
 """An item to wait for: its id, or its node and its id."""
+
+
+class SendMany(TypedDict, total=False):
+    """How items are sent, by the arguments of `Publisher.publish`."""
+
+    key: str
+    delay: Duration
+    priority: int | None
+    ttl: Duration | None
+    headers: Mapping[str, str] | None
+    at: datetime | None
+    after: Iterable[Parent]
+    regardless: bool
+    keep: bool
+
+
+class SendOne(SendMany, total=False):
+    """How one item is sent."""
+
+    id: str | None
+
 
 _AT_ONCE: Final = 50
 """Number of items that `publish_many` sends at once, and of the outbox: the service limits what it holds for a sender."""
@@ -123,6 +144,11 @@ class Reply:
         Raises StanzaqError with the condition `dead`, `cancelled` or `expired` if no worker has completed the item, and
         TimeoutError after `timeout`.
         """
+        result = await self.content(timeout)
+        return None if result is None else payloads.decode(result, Any)
+
+    async def content(self, timeout: Duration | None = None) -> Content | None:  # noqa: ASYNC109
+        """Wait as `result` does, and return the result as its bytes and their type."""
         closed = f"the publisher was closed before {self.id} had ended"
         if self._running.done():
             raise _fault(self._running, closed)
@@ -140,7 +166,7 @@ class Reply:
         if outcome.state != "acknowledged":
             msg = f"{self.id} is {outcome.state}{f': {outcome.reason}' if outcome.reason else ''}"
             raise StanzaqError(msg, outcome.state)
-        return None if outcome.result is None else payloads.decode(outcome.result, Any)
+        return outcome.result
 
 
 def _fault(running: asyncio.Task[None], closed: str, kept: str = "") -> BaseException:
@@ -459,13 +485,15 @@ class Publisher:
 
         await asyncio.gather(*map(send, left))
 
-    async def publish_many(self, node: str, payloads: Iterable[Any] | AsyncIterable[Any]) -> list[str]:
+    async def publish_many(
+        self, node: str, payloads: Iterable[Any] | AsyncIterable[Any], **how: Unpack[SendMany]
+    ) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def send(payload: Any) -> str:  # noqa: ANN401
             try:
-                return await self.publish(node, payload)
+                return await self.publish(node, payload, **how)
             finally:
                 room.release()
 

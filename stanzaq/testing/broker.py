@@ -7,13 +7,13 @@ missing, and the clock is set ahead where the service would wait. Must not know 
 import asyncio
 import atexit
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import redis.asyncio as aioredis
 
@@ -32,7 +32,7 @@ from frontends.tools.servers.redis import RedisServer
 from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
-from stanzaq.publisher.publisher import Parent, Reply, make_item
+from stanzaq.publisher.publisher import Parent, Reply, SendMany, make_item
 from stanzaq.testing.core import OWNER, CoreTransport, ask, content, publish
 from stanzaq.testing.late import LateJob
 from stanzaq.worker.hooks import Run
@@ -69,7 +69,7 @@ class TestBroker:
     def __init__(self, worker: Worker, *, nodes: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Choose a worker; nothing runs before `async with`."""
         self._worker = worker
-        self._tasks = worker._tasks  # noqa: SLF001  (the same package's, here and below)
+        self._tasks = dict.fromkeys(node for node, _ in worker._tasks)  # noqa: SLF001  (the same package's, here and below)
         self._nodes = {**{node: {} for node in self._tasks}, **(nodes or {})}
         self._changed = asyncio.Event()
         self._transport = CoreTransport(self._changed.set, worker._group)  # noqa: SLF001
@@ -142,6 +142,14 @@ class TestBroker:
         )
         await publish(self._core, outgoing)
         return answer
+
+    async def publish_many(
+        self, node: str, payloads: Iterable[Any] | AsyncIterable[Any], **how: Unpack[SendMany]
+    ) -> list[str]:
+        """Publish items as `stanzaq.Publisher.publish_many` does, but in order."""
+        if isinstance(payloads, AsyncIterable):
+            return [await self.publish(node, payload, **how) async for payload in payloads]
+        return [await self.publish(node, payload, **how) for payload in payloads]
 
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
         """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.

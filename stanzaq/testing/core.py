@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NoReturn
 from weakref import WeakValueDictionary
 
 from broker import codec, payloads
 from broker.model.commands import (
+    Cancel,
     Command,
     Complete,
     CompleteAndPublish,
@@ -37,7 +38,20 @@ from frontends.xmpp.errors import wire
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport import traceparent
-from stanzaq.transport.interface import Content, Delivery, Lock, Outcome, Outgoing, Progress, Receiver, line
+from stanzaq.transport.interface import (
+    Content,
+    Delivery,
+    Lock,
+    Outcome,
+    Outgoing,
+    Progress,
+    Receiver,
+    Save,
+    Schedule,
+    Scheduling,
+    Sender,
+    line,
+)
 from stanzaq.xmpp.stanzas import sayable
 
 OWNER: Final = Jid("owner@localhost/test")
@@ -192,6 +206,10 @@ class CoreTransport:
         """End `run`."""
         self._closed.set()
 
+    def sender(self) -> Sender:
+        """Return what publishes to the same core."""
+        return CoreSender(self)
+
     async def _submit_about_lock(self, lock: Lock, what: str, command: Command) -> Result | None:
         """Submit a command about a lock; returns its result, or None if the lock had already ended. Raises StanzaqError."""
         try:
@@ -262,6 +280,64 @@ class CoreTransport:
     def flushed(self) -> bool:
         """Return whether all items are handed over: always."""
         return True
+
+
+class CoreSender:
+    """The transport of publishers on a core: a worker's tasks send over it."""
+
+    def __init__(self, transport: CoreTransport) -> None:
+        """Use a worker's core, which tells it of ends."""
+        self._transport = transport
+
+    async def run(self) -> None:
+        """Wait for ever: a core is always there."""
+        await asyncio.Event().wait()
+
+    async def publish(self, outgoing: Outgoing) -> None:
+        """Publish an item. Raises StanzaqError."""
+        await publish(self._transport.core, outgoing)
+
+    async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
+        """Publish an item. Raises StanzaqError."""
+        await self.publish(outgoing)
+
+    async def cancel(self, node: str, item: str) -> bool:
+        """Cancel an item; False if there is none. Raises StanzaqError."""
+        try:
+            await ask(self._transport.core, f"cancel {item}", Cancel(node, OWNER, item))
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return False
+        return True
+
+    def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
+        """Begin to expect the end of an item; returns what waits for it."""
+        return self._transport.reply(node, item)
+
+    async def schedule(self, request: Scheduling) -> Schedule:
+        """Refuse it: nothing waits for a time of day in a test."""
+        _refuse(request.node)
+
+    async def schedules(self, node: str) -> list[Schedule]:
+        """Refuse it."""
+        _refuse(node)
+
+    async def switch_schedule(self, node: str, name: str, *, paused: bool) -> Schedule:  # noqa: ARG002
+        """Refuse it."""
+        _refuse(node)
+
+    async def unschedule(self, node: str, name: str) -> bool:  # noqa: ARG002
+        """Refuse it."""
+        _refuse(node)
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+def _refuse(node: str) -> NoReturn:
+    msg = f"a broker under test has no schedules: publish to {node} what one would"
+    raise StanzaqError(msg, "feature-not-implemented")
 
 
 def _moment(ms: int) -> datetime:

@@ -11,6 +11,9 @@ from stanzaq.retry import Release
 LINE_CHARACTERS: Final = 200
 """The longest note, and the longest reason over HTTP."""
 
+TASK: Final = "task"
+"""The header that names one of several tasks of a queue."""
+
 READY: Final = "ready for items of %s, up to %d at once"
 """The log line of each new subscription: the node and the credit."""
 
@@ -231,6 +234,9 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Disconnect: the service hands items still held to others."""
+
+    def sender(self) -> "Sender":
+        """Return what publishes over the same connection, which `run` keeps."""
 
 
 class Sender(Protocol):

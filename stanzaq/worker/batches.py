@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from stanzaq import logs
 from stanzaq.job import Job
+from stanzaq.publisher.connected import current
 from stanzaq.worker.callers import Callers
 from stanzaq.worker.task import Task
 
@@ -29,13 +30,14 @@ class Batches:
         self._task, self._callers = task, callers
         self._most = min(task.batch, concurrency)
         self._open: _Batch | None = None
-        # A batch is no single job's: neither its logs nor its trace are.
+        # A batch is no single job's: neither its logs nor its trace are. Only the publisher is that of all.
         self._context = contextvars.copy_context()
 
     async def run(self, job: Job[Any]) -> Any:  # noqa: ANN401  (what a handler returns)
         """Run a job in a batch; returns its result, and raises what it has failed with."""
         batch = self._open
         if batch is None:
+            self._context.run(current.set, current.get())
             batch = self._open = _Batch()
             batch.timer = asyncio.get_running_loop().call_later(self._task.wait, self._begin, batch)
         ended = batch.add(job)

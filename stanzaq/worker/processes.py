@@ -5,10 +5,14 @@ Knows how a process starts, what it is told, and that it ends with the worker. M
 
 import asyncio
 import contextlib
+import inspect
+import io
 import multiprocessing
+import operator
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,6 +23,7 @@ from typing import Any, Final
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.retry import UnsentError
+from stanzaq.worker.handled import HandledTask
 from stanzaq.worker.returned import is_pending, wait_until_done
 from stanzaq.worker.task import Task, name_of
 
@@ -53,7 +58,7 @@ class JobProcess:
     def __init__(self) -> None:
         """Start it with its first call."""
         self._pool = ProcessPoolExecutor(1, _Context(), _begin_process)
-        self._jobs: Counter[str] = Counter()
+        self._jobs: Counter[tuple[str, str]] = Counter()
         self.pid = 0
         """Known once its first call has told it."""
         self.is_spent = False
@@ -64,9 +69,10 @@ class JobProcess:
 
     def count(self, task: Task, jobs: int) -> None:
         """Count jobs of a task, after which the process may have run enough of them."""
-        self._jobs[task.node] += jobs
+        key = task.node, task.name
+        self._jobs[key] += jobs
         most = task.max_jobs_per_process
-        self.is_spent = self.is_spent or (most is not None and self._jobs[task.node] >= most)
+        self.is_spent = self.is_spent or (most is not None and self._jobs[key] >= most)
 
     def kill(self) -> None:
         """End it at once, whatever it does."""
@@ -111,7 +117,7 @@ class Processes:
 
     async def _start_process(self) -> JobProcess:
         try:
-            handlers = [(name_of(task.handler), pickle.dumps(task.handler)) for task in self._tasks]
+            handlers = [(name_of(task.handler), _pickle(task.handler)) for task in self._tasks]
         except Exception as error:
             names = ", ".join(name_of(task.handler) for task in self._tasks)
             msg = f"{names}: another process cannot import it ({error}): give it the name that its module knows it by"
@@ -140,7 +146,7 @@ class Processes:
         jobs = [given] if isinstance(given, Job) else given
         apart = [job.apart() for job in jobs]
         try:
-            sent = pickle.dumps((task.handler, apart if task.batch else apart[0]))
+            sent = _pickle((task.handler, apart if task.batch else apart[0]))
         except Exception as error:
             msg = f"the job cannot be sent to another process: {error}"
             raise TypeError(msg) from error
@@ -162,6 +168,27 @@ class Processes:
         """Let all processes end, those that are busy when their jobs have ended."""
         for process in self._all:
             process.close()
+
+
+class _Pickler(pickle.Pickler):
+    """Names a decorated function by its task, which has its name in its module."""
+
+    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401  (pickle's own)
+        """Return how to write a decorated function; anything else as usual."""
+        if not inspect.isfunction(value):
+            return NotImplemented
+        module = sys.modules.get(value.__module__)
+        found: object = module
+        for name in value.__qualname__.split("."):
+            found = getattr(found, name, None)
+        is_decorated = isinstance(found, HandledTask) and found.handler is value
+        return (operator.attrgetter("handler"), (found,)) if is_decorated else NotImplemented
+
+
+def _pickle(value: object) -> bytes:
+    written = io.BytesIO()
+    _Pickler(written).dump(value)
+    return written.getvalue()
 
 
 def _begin_process() -> None:

@@ -7,16 +7,18 @@ registered which handler.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from stanzaq import logs, payloads
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
+from stanzaq.publisher.connected import ConnectedPublisher, current
 from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
-from stanzaq.transport.interface import Content, Delivery, Lock, Outgoing, Progress, Transport
+from stanzaq.transport.interface import TASK, Content, Delivery, Lock, Outgoing, Progress, Transport
 from stanzaq.worker.batches import Batches
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.worker.hooks import Hooks, Run
@@ -56,17 +58,21 @@ class Runs:
     def __init__(
         self,
         transport: Transport,
-        tasks: Mapping[str, Task],
+        tasks: Collection[Task],
         concurrency: int,
         hooks: Hooks = Hooks(),  # noqa: B008  (a value)
     ) -> None:
         """Run `concurrency` jobs at once, each with the `state`; further deliveries wait here, under their locks."""
         self._transport = transport
-        self._tasks = tasks
         self.state: object = None
+        self.publisher: ConnectedPublisher | None = None
         self.room = asyncio.Semaphore(concurrency)
-        self._callers = Callers(tasks.values(), concurrency)
-        self._chains = {node: hooks.around(self._caller_of(task, concurrency)) for node, task in tasks.items()}
+        self._callers = Callers(tasks, concurrency)
+        self._concurrency = concurrency
+        self._hooks = hooks
+        self._tasks = defaultdict[str, dict[str, tuple[Task, Run]]](dict)
+        for task in tasks:
+            self._tasks[task.node][task.name] = self._prepare(task)
         self._runs: dict[Lock, _Run] = {}
         self._of_item: defaultdict[tuple[str, str], set[_Run]] = defaultdict(set)
         self.begins_no_more = False
@@ -81,14 +87,33 @@ class Runs:
         """Start the run of an item; a lock that is delivered again starts none."""
         lock = delivery.lock
         node = lock.node if lock.node in self._tasks else delivery.collection
-        task = self._tasks.get(node)
-        if lock in self._runs or task is None:
+        if lock in self._runs or node not in self._tasks:
             return
-        run = self._runs[lock] = _Run(self, self._transport, task, delivery, self._chains[node])
+        name = delivery.headers.get(TASK, "")
+        task, chain = self._tasks[node].get(name) or self._refuse(node, name)
+        run = self._runs[lock] = _Run(self, self._transport, task, delivery, chain)
         self._of_item[lock.node, lock.item].add(run)
         run.task.add_done_callback(lambda _: self._forget(lock))
         if self._leaving:
             run.stop(self._leaving)
+
+    def _prepare(self, task: Task) -> tuple[Task, Run]:
+        """Return a task with what runs it inside all middleware."""
+        return task, self._hooks.around(self._caller_of(task))
+
+    def _refuse(self, node: str, name: str) -> tuple[Task, Run]:
+        """Return what makes a dead letter of an item: the worker has no task of its name."""
+        tasks = self._tasks[node]
+        known = ", ".join(repr(each) if each else "one without a name" for each in sorted(tasks))
+        told = f"no task {name!r}" if name else "no task without a name"
+
+        async def refuse(_job: Job[Any]) -> None:
+            msg = f"the worker has {told} for {node}: it has {known}"
+            raise Reject(msg)
+
+        any_task, _ = next(iter(tasks.values()))
+        settings: dict[str, Any] = {"retry": Retry(), "timeout": None, "run_in": "loop", "batch": 0}
+        return self._prepare(replace(any_task, handler=refuse, payload=Any, **settings))
 
     def _forget(self, lock: Lock) -> None:
         run, runs = self._runs.pop(lock), self._of_item[lock.node, lock.item]
@@ -98,10 +123,10 @@ class Runs:
         if not runs:
             del self._of_item[lock.node, lock.item]
 
-    def _caller_of(self, task: Task, concurrency: int) -> Run:
+    def _caller_of(self, task: Task) -> Run:
         """Return what runs a job of a task inside all middleware."""
         if task.batch:
-            return partial(self._call_with_others, Batches(task, self._callers, concurrency))
+            return partial(self._call_with_others, Batches(task, self._callers, self._concurrency))
         return partial(self._call, task)
 
     async def _call_with_others(self, batches: Batches, job: Job[Any]) -> None:
@@ -403,6 +428,7 @@ class _Run:
             self._task.kinds,
         )
         logs.current.set(logs.fields(job))
+        current.set(self._runs.publisher)
         await chain(job)
 
     async def _publish(self, node: str, payload: Any, **asked: Any) -> str:  # noqa: ANN401

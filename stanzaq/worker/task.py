@@ -26,7 +26,7 @@ Classes = Collection[type[Exception]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The handler of a node's items, and its settings; `timeout` is in seconds or None.
+    """The handler of a node's items, or of those that bear the `name`, and its settings; `timeout` is in seconds or None.
 
     One that takes a list gets up to `batch` jobs, `wait` seconds after the first one at the latest; otherwise `batch` is 0.
     """
@@ -41,6 +41,7 @@ class Task:
     max_jobs_per_process: int | None = None
     batch: int = 0
     wait: float = 0.0
+    name: str = ""
 
     @classmethod
     def make(  # noqa: PLR0913  (what users may say)

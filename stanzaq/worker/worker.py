@@ -12,15 +12,17 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
-from stanzaq import schemes
+from stanzaq import payloads, schemes
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.job import Job
 from stanzaq.logs import show
+from stanzaq.publisher import task as declared
+from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.retry import Retry
 from stanzaq.transport.account import Password, Tls
 from stanzaq.transport.interface import Transport
 from stanzaq.worker import processes
+from stanzaq.worker.handled import HandledTask, Register
 from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
@@ -28,7 +30,6 @@ from stanzaq.worker.task import MOST_JOBS, Classes, RunIn, Task
 
 log = logging.getLogger("stanzaq")
 
-H = TypeVar("H", bound=Callable[[Job[Any]], Any] | Callable[[list[Job[Any]]], Any])
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L", bound=Lifespan)
 S = TypeVar("S", bound=Callable[[], Awaitable[Any]])
@@ -68,8 +69,9 @@ class Worker:
         self._group = schemes.check_group(self._account, group)
         self._grace = seconds(grace)
         self._create = create
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[tuple[str, str], Task] = {}
         self._hooks = Hooks()
+        self._publisher: ConnectedPublisher | None = None
         self._stop = Stop()
         self._left = 0
 
@@ -77,6 +79,7 @@ class Worker:
         self,
         node: str,
         *,
+        name: str = "",
         retry: Retry | None = None,
         timeout: Duration | None = None,
         run_in: RunIn | None = None,
@@ -85,7 +88,7 @@ class Worker:
         max_jobs_per_process: int | None = None,
         batch: int | None = None,
         wait: Duration | None = None,
-    ) -> Callable[[H], H]:
+    ) -> Register:
         """Register the decorated function as the handler of a node's items.
 
         A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
@@ -93,16 +96,20 @@ class Worker:
         completed. When it raises, the item is retried as `retry` says, or as the `Retry` that it raises; `Reject` makes it a dead
         letter. After `timeout` it counts as failed, with a TimeoutError, and its process is killed. An exception of a class of
         `never_retry` makes the item a dead letter at once, and so does one of no class of `retry_on`, if that is given. A process
-        is replaced after `max_jobs_per_process` jobs of the node. A function that takes a `list[Job[T]]` gets up to `batch` jobs
-        at once (100), `wait` after the first one at the latest (50 ms). Raises TypeError or ValueError if the function cannot be
-        a handler.
+        is replaced after `max_jobs_per_process` jobs of the task. A function that takes a `list[Job[T]]` gets up to `batch` jobs
+        at once (100), `wait` after the first one at the latest (50 ms). Several tasks share a node if each has a `name`, which
+        its items bear in the header `task`. Returns a `Task`, which is still called as the function. Raises TypeError or
+        ValueError if the function cannot be a handler.
         """
 
-        def register(handler: H) -> H:
-            if node in self._tasks:
-                msg = f"{node} has a task already: {self._tasks[node].handler!r}"
+        def register(handler: Callable[[Any], Any]) -> HandledTask[Any, Any, Any, Any]:
+            if isinstance(handler, HandledTask):
+                # One function for several tasks.
+                handler = handler.handler
+            if (node, name) in self._tasks:
+                msg = f"{node} has a task {name + ' ' if name else ''}already: {self._tasks[node, name].handler!r}"
                 raise ValueError(msg)
-            self._tasks[node] = Task.make(
+            task = Task.make(
                 node,
                 handler,
                 retry=retry,
@@ -114,7 +121,10 @@ class Worker:
                 batch=batch,
                 wait=wait,
             )
-            return handler
+            self._tasks[node, name] = replace(task, name=name)
+            # What the handler of a batch returns is no job's result.
+            types = task.payload, Any if task.batch else payloads.result_type(handler)
+            return HandledTask(declared.Task(node, name), handler, types, lambda: self._publisher)
 
         if not (node and isinstance(node, str)):
             msg = f'{node!r} is no name of a node: write @worker.task("NODE") above the function'
@@ -214,7 +224,7 @@ class Worker:
         if self._stop.serves:
             msg = "the worker runs already: make another Worker for another loop"
             raise RuntimeError(msg)
-        runs = Runs(transport, self._tasks, self._concurrency, hooks)
+        runs = Runs(transport, self._tasks.values(), self._concurrency, hooks)
         with self._stop.watched(runs.begin_no_more) as stopping:
             async with hooks.lifespan() as runs.state:
                 await self._work(transport, runs, stopping, grace)
@@ -222,7 +232,9 @@ class Worker:
     async def _work(self, transport: Transport, runs: Runs, stopping: asyncio.Event, grace: float) -> None:
         """Run jobs until `stop`."""
         await runs.start()
-        working = asyncio.create_task(transport.run(runs, dict.fromkeys(self._tasks, self._credit)))
+        self._publisher = runs.publisher = ConnectedPublisher(transport.sender())
+        nodes = dict.fromkeys((node for node, _ in self._tasks), self._credit)
+        working = self._publisher.start(transport.run(runs, nodes))
         waiting = asyncio.create_task(stopping.wait())
         watching = asyncio.create_task(watch_loop())
         try:
@@ -233,6 +245,7 @@ class Worker:
             waiting.cancel()
             watching.cancel()
             runs.close()
+            self._publisher = None
             await transport.close()
             if not working.done():
                 working.cancel()

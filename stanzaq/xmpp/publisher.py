@@ -12,7 +12,6 @@ from weakref import WeakSet, WeakValueDictionary
 from xml.etree.ElementTree import Element
 
 from stanzaq.errors import StanzaqError
-from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import Outcome, Outgoing, Save, Schedule, Scheduling
 from stanzaq.xep_qos import elements
@@ -29,7 +28,7 @@ class XmppPublishing:
     """Sends items over a connection, those of one turn of the event loop and one node together."""
 
     def __init__(self, connection: XmppConnection) -> None:
-        """Send over a connection, which may be a worker's."""
+        """Send over a connection."""
         self._connection = connection
         self._gatherer = Gatherer(self._send)
 
@@ -52,10 +51,10 @@ class XmppPublishing:
 class XmppSender:
     """The transport of a publisher with an XMPP account."""
 
-    def __init__(self, account: Account) -> None:
-        """Use an account."""
-        self._connection = XmppConnection(account)
-        self._publishing = XmppPublishing(self._connection)
+    def __init__(self, connection: XmppConnection) -> None:
+        """Use a connection, which may be a worker's."""
+        self._connection = connection
+        self._publishing = XmppPublishing(connection)
         # Those that nobody waits for any more are forgotten.
         self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
         # Of items that are stored: while one is on its way, the service may know the end of an earlier one of its id.

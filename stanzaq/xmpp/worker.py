@@ -13,11 +13,11 @@ from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver
+from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver, Sender
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.membership import Membership
-from stanzaq.xmpp.publisher import XmppPublishing
+from stanzaq.xmpp.publisher import XmppSender
 
 log = logging.getLogger("stanzaq")
 
@@ -48,6 +48,7 @@ class XmppTransport:
     def __init__(self, account: Account, *, create: bool, group: str = "") -> None:
         """Use an account; `create` missing nodes, and subscribe as a member of a `group` if one is named."""
         self._connection = XmppConnection(account)
+        self._sender = XmppSender(self._connection)
         self._service = account.service
         self._create = create
         self._group = group
@@ -62,7 +63,6 @@ class XmppTransport:
         self._wakeup = asyncio.Event()
         self._subscribing = asyncio.Lock()
         self._gatherer = Gatherer(self._settle)
-        self._publishing = XmppPublishing(self._connection)
 
     async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
         """Receive items until `close`; raises StanzaqError."""
@@ -80,6 +80,7 @@ class XmppTransport:
         await self._find_all()
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._sender.connected())
                 renewing = [tasks.create_task(each.renew()) for each in self._memberships.values()]
                 await self._stay_subscribed()
                 for task in renewing:
@@ -118,6 +119,7 @@ class XmppTransport:
             for delivery in delivered:
                 self._receiver.deliver(delivery)
             return
+        self._sender.message(message)
         for lock in stanzas.read_ended(message):
             self._receiver.lost(lock)
         for node, item in stanzas.read_deleted(message):
@@ -159,7 +161,7 @@ class XmppTransport:
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Send an item until it is answered. Raises StanzaqError if the service refuses it."""
-        await self._publishing.publish(outgoing)
+        await self._sender.publish(outgoing)
 
     async def pause(self) -> None:
         """Unsubscribe; existing locks stay."""
@@ -177,6 +179,10 @@ class XmppTransport:
     async def close(self) -> None:
         """Disconnect; the service notices and gives held items to others."""
         await self._connection.close()
+
+    def sender(self) -> Sender:
+        """Return what publishes over the same connection, which `run` keeps."""
+        return self._sender
 
     async def _find_all(self) -> None:
         for node in self._nodes:

@@ -89,6 +89,7 @@ STARTS_TASKS = {
     "frontends/tools/demo/client.py": "awaited where it is started",
     "frontends/tools/demo/play.py": "whatever fails ends the play",
     "stanzaq/publisher/publisher.py": "awaited where it is started",
+    "stanzaq/publisher/connected.py": "whoever keeps the connection awaits it",
     "stanzaq/worker/returned.py": "awaited where it is started, in a future's own loop",
     "stanzaq/sync.py": "awaited where it is started",
     "stanzaq/worker/batches.py": "it tells each of its jobs how it has ended",

@@ -1,5 +1,6 @@
 """Type checkers find nothing in the programs of README, `docs/` and `examples/`, nor in handlers and hooks of every kind."""
 
+import json
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ ALL_KINDS = '''\
 """What handlers, hooks and publishers may be."""
 import functools
 from collections.abc import AsyncIterator
-from stanzaq import CallNext, Job, Publisher, Retry, Worker, sync
+from stanzaq import CallNext, Job, Publisher, Retry, Task, Worker, sync
 from stanzaq.metrics import measured
 from stanzaq.telemetry import traced
 
@@ -65,12 +66,23 @@ class Shop:
     async def sell(self, job: Job[int]) -> bool:
         return await coroutine_that_was_decorated(job) > 0
 
-@worker.task("none")  # type: ignore[type-var]  # it takes no job
+@worker.task("none")  # type: ignore[arg-type]  # it takes no job
 async def none() -> None: ...
 
 @worker.task("again")
 async def coroutine_that_was_decorated(job: Job[int]) -> int:
     return job.payload
+
+async def call(publisher: Publisher, blocking: sync.Publisher) -> int:
+    await coroutine.on(publisher).send({"total": 1}, delay="10m", key="a")
+    await coroutine.send({"total": ""})  # type: ignore[dict-item]
+    await in_a_thread.send(1)  # type: ignore[arg-type]
+    await in_a_thread.send("text", dleay="10m")  # type: ignore[call-arg]
+    declared = Task[list[int], str]("declared")
+    await declared.on(publisher).call(["a"])  # type: ignore[list-item]
+    text: str = await declared.on(publisher).call([1]) + sync.Task(declared).on(blocking).call([1], timeout="1s")
+    sync.Task(declared).send([text])  # type: ignore[list-item]
+    return await in_a_thread.call(text) + in_a_thread(Job(**{}))
 
 async def publish(publisher: Publisher, blocking: sync.Publisher) -> str:
     reply = await publisher.publish("any", {"file": "cat.png"}, reply=True)
@@ -114,3 +126,12 @@ def test_pyright(programs: Path) -> None:
     """Pyright finds nothing."""
     said = _check(programs, PYRIGHT, "--pythonpath", sys.executable)
     assert said.startswith("0 errors, 0 warnings"), said
+
+
+@pytest.mark.soak
+def test_pyright_finds_what_is_wrong(tmp_path: Path) -> None:
+    """What mypy is told to ignore is an error for pyright too, such as a payload of another type, and nothing else is."""
+    (tmp_path / "all_kinds.py").write_text(re.sub(r"  # type: ignore.*", "", ALL_KINDS))
+    said = json.loads(_check(tmp_path, PYRIGHT, "--pythonpath", sys.executable, "--outputjson"))
+    found = {each["range"]["start"]["line"] for each in said["generalDiagnostics"]}
+    assert found == {number for number, line in enumerate(ALL_KINDS.splitlines()) if "type: ignore" in line}

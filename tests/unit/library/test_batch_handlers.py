@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stanzaq import CallNext, Job, Reject, Retry, StanzaqError, Worker
+from stanzaq import CallNext, Job, Reject, Retry, StanzaqError, Task, Worker
 from stanzaq.logs import current
 from stanzaq.retry import Release
 from stanzaq.testing import TestBroker
@@ -431,7 +431,7 @@ def test_recognised() -> None:
     def found(handler: Any, **more: Any) -> tuple[Any, int, float]:  # noqa: ANN401
         made = worker()
         made.task("jobs", **more)(handler)
-        task = made._tasks["jobs"]
+        task = made._tasks["jobs", ""]
         return task.payload, task.batch, task.wait
 
     assert found(typed) == (int, 100, 0.05)
@@ -474,3 +474,28 @@ def test_refused(handler: Any, kind: type[Exception], more: dict[str, Any], said
     with pytest.raises(kind, match=said) as refused:
         worker().task("jobs", **more)(handler)
     assert "\n" not in str(refused.value)
+
+
+async def test_task_of_batches() -> None:
+    """A task whose handler takes a list sends single payloads, also from its own handler and from that of a declared one."""
+    app, got = worker(), list[list[int]]()
+
+    @app.task("numbers", name="add", batch=2, wait=0.01)
+    async def add(jobs: list[Job[int]]) -> None:
+        got.append([job.payload for job in jobs])
+        for job in jobs:
+            job.complete(job.payload + 1)
+        if jobs[0].payload == 1:
+            await Task[int, int]("numbers", "add").send(7)
+
+    async with TestBroker(app) as broker:
+        assert await add.call(1) == 2
+        await broker.drain()
+        await add.send_many([3, 4])
+        with pytest.raises(TypeError, match="numbers"):
+            await add.send("five")  # type: ignore[arg-type]
+        await broker.publish("numbers", 6)
+        await broker.drain()
+        (dead,) = await broker.dead("numbers")
+    assert sorted(payload for batch in got for payload in batch) == [1, 3, 4, 7]
+    assert "no task without a name" in dead.reason

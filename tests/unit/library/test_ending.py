@@ -47,6 +47,7 @@ class Service:
 
     async def pause(self): pass
     async def close(self): pass
+    def sender(self): pass
 
 async def ignores(job: Job) -> None:
     print("begins", flush=True)

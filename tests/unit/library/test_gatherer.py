@@ -176,7 +176,7 @@ async def test_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = f"<item id='a'/><item id='b'>{refused('not-acceptable', 'cancel')}</item><item id='c' duplicate='true'/>"
     rows += f"<item id='d'>{refused('resource-constraint', 'wait')}</item>"
     service = Service(monkeypatch, {"publish": f"<publish xmlns='{stanzas.STANZAQ}' node='n'>{rows}</publish>"})
-    sender = XmppSender(ACCOUNT)
+    sender = XmppSender(XmppConnection(ACCOUNT))
     told = await asyncio.gather(*(sender.publish(outgoing(item)) for item in "abcd"), return_exceptions=True)
     assert [told[0], told[2], told[3]] == [None] * 3
     assert isinstance(told[1], StanzaqError) and told[1].condition == "not-acceptable"
@@ -189,7 +189,7 @@ async def test_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_refused_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a service refuses together goes one by one."""
     service = Service(monkeypatch, {"publish": "<error type='cancel'><feature-not-implemented/></error>"})
-    sender = XmppSender(ACCOUNT)
+    sender = XmppSender(XmppConnection(ACCOUNT))
     await asyncio.gather(*(sender.publish(outgoing(item)) for item in "ab"))
     assert service.tags == ["publish", "pubsub", "pubsub"]
 
@@ -205,7 +205,7 @@ async def test_a_row_alone(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
 
     monkeypatch.setattr(XmppConnection, "_send_once", once)
     if how == "cancel":
-        assert not await XmppSender(ACCOUNT).cancel("n", "a")
+        assert not await XmppSender(XmppConnection(ACCOUNT)).cancel("n", "a")
     else:
         assert not await XmppTransport(ACCOUNT, create=False).acknowledge(Lock("n", "a", 1))
     assert next(kinds, None) is None

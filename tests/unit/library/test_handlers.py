@@ -302,7 +302,7 @@ def test_the_payload_of_a_partial() -> None:
 
     made = worker()
     made.task("jobs")(functools.partial(handler, factor=2))
-    assert made._tasks["jobs"].payload is int
+    assert made._tasks["jobs", ""].payload is int
 
 
 async def test_the_policy_decides_before_the_handler_runs() -> None:

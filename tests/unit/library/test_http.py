@@ -143,7 +143,7 @@ async def test_no_trace(wrong: str) -> None:
         return results((201, ""))
 
     async with played(answers) as connection:
-        sender = HttpSender(connection._account)
+        sender = HttpSender(connection)
         await sender.publish(outgoing("one", a="b", traceparent=wrong))
         await sender.close()
 
@@ -594,7 +594,7 @@ async def test_publishes_of_one_turn() -> None:
         return results(*(refused.get(item, (201, "")) for item in items))
 
     async with played(answers) as connection:
-        sender = HttpSender(connection._account)
+        sender = HttpSender(connection)
         items = [*map(outgoing, "abcd"), *(outgoing(item, traceparent="00-1") for item in "ef")]
         told = await asyncio.gather(*map(sender.publish, items), return_exceptions=True)
         await sender.close()
@@ -622,7 +622,7 @@ async def test_replies_hinder_nothing(count: int) -> None:
         return web.json_response({"state": "dead" if is_over else "waiting", "reason": ""})
 
     async with played(answers) as connection:
-        sender = HttpSender(connection._account)
+        sender = HttpSender(connection)
         replies = [asyncio.ensure_future(sender.reply("n", str(number))()) for number in range(count)]
         await until(lambda: len(set(asking)) == count)
         await sender.publish(outgoing("one"))
@@ -653,7 +653,7 @@ async def test_items_without_an_answer(status: int) -> None:
         return web.Response()
 
     async with played(answers) as connection:
-        sender = HttpSender(connection._account)
+        sender = HttpSender(connection)
         published = [asyncio.create_task(sender.publish(outgoing(item))) for item in "abc"]
         await until(lambda: asked)
         published[1].cancel()

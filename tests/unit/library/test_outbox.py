@@ -21,6 +21,7 @@ from stanzaq.publisher import publisher as publishing
 from stanzaq.publisher.outbox import Outbox
 from stanzaq.transport.account import Account
 from stanzaq.transport.interface import Content, Hints, Outgoing, Save
+from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.publisher import XmppSender
 from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
@@ -382,7 +383,7 @@ class Stream:
 )
 async def test_two_steps(answers: tuple[str, ...], since: float, asked: list[str], told: str) -> None:
     """S9, S10: an item is held, then delivered; what the service has lost is sent again, but not after it may have forgotten."""
-    sender = XmppSender(Account.read("xmpp://p@example.org", None, "x", None, "required"))
+    sender = XmppSender(XmppConnection(Account.read("xmpp://p@example.org", None, "x", None, "required")))
     stream = Stream(*answers)
     sender._connection = stream  # type: ignore[assignment]  # it plays one
     saved: list[Outgoing] = []
@@ -402,7 +403,7 @@ async def test_two_steps(answers: tuple[str, ...], since: float, asked: list[str
 
 async def test_another_sender() -> None:
     """What was held in another's name cannot be told from a delivered one."""
-    sender = XmppSender(Account.read("xmpp://p@example.org", None, "x", None, "required"))
+    sender = XmppSender(XmppConnection(Account.read("xmpp://p@example.org", None, "x", None, "required")))
     sender._connection = Stream("item-not-found")  # type: ignore[assignment]  # it plays one
     with pytest.raises(StanzaqError, match="cannot tell whether one is published"):
         await sender.publish_once(replace(ONE, since=time.time(), sender="p@example.org/b"), stored)

@@ -257,7 +257,7 @@ def test_names(name: str) -> None:
 
 async def test_an_id_that_has_ended_before() -> None:
     """A reply waits for the item that was published with it, also while somebody keeps that of an earlier item of the id."""
-    sender = XmppSender(Account.read("xmpp://a@b", None, "x", None, "required"))
+    sender = XmppSender(XmppConnection(Account.read("xmpp://a@b", None, "x", None, "required")))
 
     def tell(state: str) -> None:
         outcome = f"<outcome xmlns='{STANZAQ}' node='n' item='a' state='{state}'/>"
@@ -282,7 +282,7 @@ async def test_an_end_of_an_earlier_item(monkeypatch: pytest.MonkeyPatch) -> Non
         return ET.fromstring(f"<iq>{kept if what == 'find a' else ''}</iq>")
 
     monkeypatch.setattr(XmppConnection, "ask", ask)
-    sender = XmppSender(Account.read("xmpp://a@b", None, "x", None, "required"))
+    sender = XmppSender(XmppConnection(Account.read("xmpp://a@b", None, "x", None, "required")))
     ended = sender.reply("n", "a")
     await sender.connected()
     # The service has stored the item, and with that forgotten the earlier one.

@@ -91,6 +91,9 @@ class Service:
     async def close(self) -> None:
         """Play no part here."""
 
+    def sender(self) -> Any:  # noqa: ANN401
+        """Play no part here."""
+
 
 def delivery(
     item: str = "one", *, token: int = 1, attempt: int = 1, of: int = 20, body: bytes = b"{}", reply: bool = False
@@ -105,7 +108,7 @@ def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: An
     """Make the runs of a worker with one task."""
     given = {"retry": Retry(delay="2s", jitter=False), "timeout": None, "payload": Any, **more}
     given["run_in"] = choose_place(handler, given.get("run_in"))
-    return Runs(service, {"jobs": Task("jobs", handler, **given)}, concurrency)
+    return Runs(service, [Task("jobs", handler, **given)], concurrency)
 
 
 async def until(holds: Callable[[], object]) -> None:

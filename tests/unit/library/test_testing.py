@@ -368,14 +368,16 @@ async def test_flow() -> None:
 
 
 async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker with hooks in library.md, and its test, do what is said of them."""
+    """The workers with hooks and with tasks in library.md, and their tests, do what is said of them."""
     page = (Path(__file__).parents[3] / "docs" / "library.md").read_text()
     programs = dict(re.findall(r"```python\n# (\w+)\.py.*?\n(.*?)```", page, re.DOTALL))
-    monkeypatch.setitem(sys.modules, "hooks", ModuleType("hooks"))
-    exec(programs["hooks"], vars(sys.modules["hooks"]))  # noqa: S102
-    names: dict[str, Any] = {}
-    exec(programs["test_orders"], names)  # noqa: S102
-    await names["test_orders"]()
+    for module in ("hooks", "thumbnails"):
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+        exec(programs[module], vars(sys.modules[module]))  # noqa: S102
+    for program, test in (("test_orders", "test_orders"), ("test_thumbnails", "test_album")):
+        names: dict[str, Any] = {}
+        exec(programs[program], names)  # noqa: S102
+        await names[test]()
 
 
 async def test_logs(caplog: pytest.LogCaptureFixture) -> None:

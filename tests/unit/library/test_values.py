@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, computed_field
 
 import stanzaq
-from stanzaq import Job, Publisher, Retry, StanzaqError, Worker, sync
+from stanzaq import Job, Publisher, Retry, StanzaqError, Task, Worker, sync
 from stanzaq.durations import seconds
 from stanzaq.payloads import Unfit, decode, encode, payload_type
 from stanzaq.publisher.publisher import make_item
@@ -128,8 +128,12 @@ def test_no_workers(more: dict[str, Any], line: str) -> None:
 ACCOUNT = "service=None, password=None, address=None, tls='required'"
 SIGNATURES = {
     Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create=False, group=None)",
-    Worker.task: "(self, node, *, retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
+    Worker.task: "(self, node, *, name='', retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
     " max_jobs_per_process=None, batch=None, wait=None)",
+    Task: "(node, name='')",
+    Task.send: "(self, payload, **how)",
+    Task.send_many: "(self, payloads, **how)",
+    Task.call: "(self, payload, *, timeout=None, **how)",
     Worker.run: "(self, *, concurrency=None)",
     Worker.serve: "(self)",
     Worker.stop: "(self)",
@@ -156,7 +160,7 @@ def test_public_names() -> None:
     """Issue 23: what a program may import, and what a job has."""
     assert set(stanzaq.__all__) == {
         *("Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"),
-        *("CallNext", "Fenced", "Reply", "Schedule"),
+        *("CallNext", "Fenced", "Reply", "Schedule", "Task"),
     }
     fields = [each.name for each in dataclasses.fields(Job) if not each.name.startswith("_")]
     assert fields == [
@@ -192,13 +196,13 @@ def test_tasks() -> None:
     async def other(job: dict[str, int]) -> None:
         pass
 
-    assert worker.task("a")(fine) is fine
+    assert worker.task("a")(fine).handler is fine
     with pytest.raises(ValueError, match="a has a task already"):
         worker.task("a")(fine)
     with pytest.raises(TypeError, match="takes 2 arguments: a handler takes one, the job"):
-        worker.task("b")(two)  # type: ignore[type-var]  # as a type checker says too
+        worker.task("b")(two)  # type: ignore[arg-type]  # as a type checker says too
     with pytest.raises(TypeError, match=r"annotate its parameter as Job\[…\]"):
-        worker.task("c")(other)  # type: ignore[type-var]
+        worker.task("c")(other)  # type: ignore[arg-type]
     assert payload_type(fine, "fine") is Size
     assert payload_type(whatever, "whatever") is payload_type(lambda _job: None, "") is Any
 

@@ -1,0 +1,128 @@
+"""A task: work on items of one queue that has a name and types, whoever does it. Must not know any handler, nor any transport."""
+
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Unpack, get_args
+
+from stanzaq import payloads
+from stanzaq.durations import Duration
+from stanzaq.errors import StanzaqError
+from stanzaq.publisher.connected import current
+from stanzaq.publisher.publisher import SendMany, SendOne
+from stanzaq.transport.interface import TASK, Content
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    P = TypeVar("P", default=Any)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    P, R = TypeVar("P"), TypeVar("R")
+
+_UNTYPED: Final = (Any, Any)
+
+
+class Publishing(Protocol):
+    """What a task may be bound to: a publisher, or a broker under test."""
+
+    @property
+    def publish(self) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Publish an item."""
+
+    @property
+    def publish_many(self) -> Callable[..., Coroutine[Any, Any, list[str]]]:
+        """Publish many items."""
+
+
+class Task(Generic[P, R]):
+    """Items of a queue with a payload of the type P, whose handler returns an R: `Task[Picture, Size]("thumbnails")`.
+
+    Several tasks share a queue if each has a `name` of its own. In a worker's process a task sends over the worker's connection,
+    elsewhere over the publisher that it is `on`.
+    """
+
+    def __init__(self, node: str, name: str = "") -> None:
+        """Declare a task; the worker that has its handler may be another program. Raises TypeError."""
+        if not (node and isinstance(node, str)):
+            msg = f'{node!r} is no name of a node: write Task[Payload, Result]("NODE")'
+            raise TypeError(msg)
+        self.node = node
+        self.name = name
+        self._types: tuple[Any, ...] = ()
+        self._bound: Publishing | None = None
+
+    def on(self, publisher: Publishing) -> "Task[P, R]":
+        """Return this task for sending with a publisher."""
+        bound: Task[P, R] = Task(self.node, self.name)
+        bound._types = self._find_types()
+        bound._bound = publisher
+        return bound
+
+    async def send(self, payload: P, **how: Unpack[SendOne]) -> str:
+        """Publish an item for the task, with the arguments of `Publisher.publish`, and return its id.
+
+        Raises TypeError or ValueError if a handler would not accept the payload, and StanzaqError as `Publisher.publish` does.
+        """
+        item: str = await self._publisher().publish(self.node, self._write(payload), **self._name_in(how))
+        return item
+
+    async def send_many(self, payloads: Iterable[P] | AsyncIterable[P], **how: Unpack[SendMany]) -> list[str]:
+        """Publish many items for the task, several at once and so in no order, and return their ids. Raises as `send` does."""
+        written = self._write_each(payloads)
+        return await self._publisher().publish_many(self.node, written, **self._name_in(how))
+
+    async def call(self, payload: P, *, timeout: Duration | None = None, **how: Unpack[SendOne]) -> R:  # noqa: ASYNC109
+        """Publish an item for the task, wait until it has ended, and return what its handler returned.
+
+        Raises as `send` and `Reply.result` do, and StanzaqError if the result is not of the task's type.
+        """
+        publish = self._publisher().publish
+        reply = await publish(self.node, self._write(payload), reply=True, **self._name_in(how))
+        content: Content | None = await reply.content(timeout)
+        try:
+            result: R = None if content is None else payloads.decode(content, self._find_types()[1])  # type: ignore[assignment]
+        except payloads.Unfit as error:
+            # An `Unfit` would be taken for that of the job that calls.
+            msg = f"{self}: the result of {reply.id} is not what the task declares: {error}"
+            raise StanzaqError(msg, "not-acceptable") from error
+        return result
+
+    def _publisher(self) -> Publishing:
+        """Return what to send with; raises StanzaqError if there is nothing."""
+        found = self._bound or current.get()
+        if found is None:
+            msg = f"{self} has no connection here, where no worker runs: bind it to a publisher with on(publisher)"
+            raise StanzaqError(msg)
+        return found
+
+    def _find_types(self) -> tuple[Any, ...]:
+        """Return the types of the payload and of the result, which Python notes after `__init__`."""
+        self._types = self._types or get_args(getattr(self, "__orig_class__", None)) or _UNTYPED
+        return self._types
+
+    def _write(self, payload: P) -> Content:
+        """Write a payload; raises TypeError or ValueError if a handler would not accept it."""
+        content = payloads.encode(payload)
+        try:
+            payloads.decode(content, self._find_types()[0])
+        except payloads.Unfit as error:
+            msg = f"{self}: {error}"
+            raise TypeError(msg) from error
+        return content
+
+    async def _write_each(self, payloads: Iterable[P] | AsyncIterable[P]) -> AsyncIterable[Content]:
+        if isinstance(payloads, AsyncIterable):
+            async for payload in payloads:
+                yield self._write(payload)
+        else:
+            for payload in payloads:
+                yield self._write(payload)
+
+    def _name_in(self, how: Any) -> dict[str, Any]:  # noqa: ANN401  (a TypedDict)
+        """Return how an item is sent, with the task's name."""
+        return {**how, "headers": {**(how.get("headers") or {}), TASK: self.name}} if self.name else how
+
+    def __repr__(self) -> str:
+        """Return what the task is called."""
+        return f"{self.node} ({self.name})" if self.name else self.node
