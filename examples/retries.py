@@ -11,7 +11,7 @@ from stanzaq import Job, Publisher, Reject, Retry, Worker
 
 AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
 # The owner of `mails` creates the node of its dead letters, so that it is theirs.
-worker = Worker("xmpp://publisher@localhost", create=True, **AT)
+worker = Worker("xmpp://publisher@localhost", create="if-missing", **AT)
 ended: set[str] = set()
 
 

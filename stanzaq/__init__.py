@@ -8,6 +8,7 @@ from stanzaq.errors import Fenced, StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher.publisher import Publisher, Reply
 from stanzaq.publisher.task import Task
+from stanzaq.queue import Queue
 from stanzaq.retry import Reject, Retry
 from stanzaq.transport.interface import Schedule
 from stanzaq.worker.hooks import Run as CallNext
@@ -18,6 +19,7 @@ __all__ = [
     "Fenced",
     "Job",
     "Publisher",
+    "Queue",
     "Reject",
     "Reply",
     "Retry",

@@ -41,16 +41,16 @@ def check_group(account: Account | HttpAccount, group: str | None) -> str:
     return group
 
 
-def worker(account: Account | HttpAccount, *, create: bool, group: str) -> Transport:
-    """Return the transport of a worker; `create` missing nodes. Raises StanzaqError if a package is missing."""
+def worker(account: Account | HttpAccount, *, group: str) -> Transport:
+    """Return the transport of a worker. Raises StanzaqError if a package is missing."""
     if isinstance(account, HttpAccount):
         _check_extra()
         from stanzaq.http.worker import HttpTransport  # noqa: PLC0415
 
-        return HttpTransport(account, create=create)
+        return HttpTransport(account)
     from stanzaq.xmpp.worker import XmppTransport  # noqa: PLC0415
 
-    return XmppTransport(account, create=create, group=group)
+    return XmppTransport(account, group=group)
 
 
 def sender(account: Account | HttpAccount) -> Sender:

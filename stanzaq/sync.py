@@ -22,6 +22,7 @@ from stanzaq.publisher import publisher, task
 from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.publisher.publisher import Parent, SendMany, SendOne
 from stanzaq.publisher.task import P, R
+from stanzaq.queue import Create, Queue
 from stanzaq.transport.account import Password, Tls
 from stanzaq.transport.interface import Schedule
 
@@ -155,6 +156,10 @@ class Publisher:
     ) -> list[str]:
         """Send many items, several at once and so in no order, and return their ids. Raises as `publish` does."""
         return self._wait(self._publisher.publish_many(node, payloads, **how), timeout)
+
+    def declare(self, queue: Queue, *, create: Create = "if-missing", timeout: Duration | None = None) -> None:
+        """Make a queue what is declared, as `stanzaq.Publisher.declare` does."""
+        self._wait(self._publisher.declare(queue, create=create), timeout)
 
     def schedule(
         self,

@@ -129,6 +129,29 @@ class HttpSender:
             return False
         return True
 
+    async def options(self, node: str) -> dict[str, str] | None:
+        """Return the options of a node, None if there is none. Raises StanzaqError, `forbidden` if it has other owners."""
+        try:
+            said = await self._connection.ask(f"read {node}", "GET", f"{messages.queue_path(node)}?limit=1")
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return None
+        if "options" not in said and said["is_queue"]:
+            msg = f"cannot read {node}: forbidden (only its owners see its options)"
+            raise StanzaqError(msg, "forbidden")
+        # A part of the tree without a node of its own has none either.
+        found: dict[str, str] | None = said.get("options")
+        return found
+
+    async def create(self, node: str, options: Mapping[str, str]) -> None:
+        """Create a node. Raises StanzaqError if the service refuses, `conflict` if the node exists."""
+        await self._connection.ask(f"create {node}", "PUT", messages.queue_path(node), {"options": options})
+
+    async def configure(self, node: str, options: Mapping[str, str]) -> None:
+        """Change options of a node. Raises StanzaqError if the service refuses."""
+        await self._connection.ask(f"change {node}", "PATCH", messages.queue_path(node), {"options": options})
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Send an item until it is answered: for hours the service knows a repeat by the item's id."""
         await self.publish(outgoing)

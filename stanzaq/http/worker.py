@@ -24,7 +24,7 @@ from stanzaq.retry import Release
 from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.backoff import Backoff
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver, Sender
+from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Prepare, Progress, Receiver, Sender
 
 log = logging.getLogger("stanzaq")
 
@@ -33,9 +33,6 @@ _LEASE_SECONDS: Final = 60
 
 _PAUSE_SECONDS: Final = _LEASE_SECONDS / 6
 """The longest pause before a stream is opened again: well before its subscription ends."""
-
-_CREATED: Final = {"options": {"stanzaq#dedupe": "ignore"}}
-"""The options of a created node: a repeated publish is ignored, even if the item is already completed."""
 
 _OVER: Final = {"gone", "item-not-found"}
 """The errors for a subscription that has ended."""
@@ -80,12 +77,11 @@ class _Subscription:
 class HttpTransport:
     """The transport of a worker with an account of the RESTful Queue."""
 
-    def __init__(self, account: HttpAccount, *, create: bool) -> None:
-        """Use an account; `create` missing nodes."""
+    def __init__(self, account: HttpAccount) -> None:
+        """Use an account."""
         self._connection = HttpConnection(account)
         self._gatherer = Gatherer(self._acknowledge_all)
         self._sender = HttpSender(self._connection)
-        self._create = create
         self._subscriptions: dict[str, _Subscription] = {}
         # Those of locks that the worker has let go of without a word are forgotten.
         self._addresses: WeakKeyDictionary[Lock, Addresses] = WeakKeyDictionary()
@@ -94,14 +90,14 @@ class HttpTransport:
         self._paused = asyncio.Event()
         self._closed = asyncio.Event()
 
-    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int], prepare: Prepare) -> None:
         """Receive items until `close`; raises StanzaqError."""
         self._receiver = receiver
         self._gatherer.most = max(2, min([self._gatherer.most, *nodes.values()]) // _PARTS)
         try:
             async with asyncio.TaskGroup() as group:
                 for node, credit in nodes.items():
-                    group.create_task(self._follow(node, credit))
+                    group.create_task(self._follow(node, credit, prepare))
         except* StanzaqError as failed:
             raise failed.exceptions[0] from None
         await self._closed.wait()
@@ -162,14 +158,15 @@ class HttpTransport:
         except StanzaqError as error:
             log.warning("%s", error)
 
-    async def _follow(self, node: str, credit: int) -> None:
+    async def _follow(self, node: str, credit: int, prepare: Prepare) -> None:
         """Subscribe to a node, and receive its messages; raises StanzaqError."""
+        await prepare(node, missing=False)
         backoff = Backoff(0.5, _PAUSE_SECONDS)
         while not self._paused.is_set():
             subscription = self._subscriptions.get(node)
             is_new = subscription is None
             if subscription is None:
-                subscription = _Subscription(node, await self._subscribe(node, credit), credit)
+                subscription = _Subscription(node, await self._subscribe(node, credit, prepare), credit)
                 if self._paused.is_set():
                     await self._unsubscribe(subscription)
                     return
@@ -229,7 +226,7 @@ class HttpTransport:
         self._addresses.pop(lock, None)
         self._receiver.lost(lock)
 
-    async def _subscribe(self, node: str, credit: int) -> str:
+    async def _subscribe(self, node: str, credit: int, prepare: Prepare) -> str:
         """Subscribe, if need be to a new node, and return the subscription's path; raises StanzaqError."""
         body, what = messages.subscription(node, credit, _LEASE_SECONDS), f"subscribe to {node}"
         try:
@@ -237,20 +234,9 @@ class HttpTransport:
         except StanzaqError as error:
             if error.condition != "item-not-found":
                 raise
-            if not self._create:
-                msg = f"{error}: create the node, or give create=True"
-                raise StanzaqError(msg, error.condition) from None
-            await self._make(node)
+            await prepare(node, missing=True)
             said = await self._connection.ask(what, "POST", "/subscriptions", body)
         return str(said["href"])
-
-    async def _make(self, node: str) -> None:
-        """Create a node, unless somebody else has just created it; raises StanzaqError."""
-        try:
-            await self._connection.ask(f"create {node}", "PUT", messages.queue_path(node), _CREATED)
-        except StanzaqError as error:
-            if error.condition != "conflict":
-                raise
 
     async def _unsubscribe(self, subscription: _Subscription, how: str = "") -> None:
         """End a subscription; one that has ended is no fault."""

@@ -15,7 +15,10 @@ from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overlo
 from stanzaq import payloads, schemes
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
+from stanzaq.publisher import declaring
+from stanzaq.publisher.declaring import check_create
 from stanzaq.publisher.outbox import Outbox
+from stanzaq.queue import Create, Queue
 from stanzaq.transport import traceparent
 from stanzaq.transport.account import Password, Tls
 from stanzaq.transport.interface import Content, Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
@@ -353,6 +356,15 @@ class Publisher:
         Returns False if there is no such item, e.g. because it is completed. Raises StanzaqError if the service refuses.
         """
         return await self._read_answer(lambda sender: sender.cancel(node, id), f"{id} was cancelled")
+
+    async def declare(self, queue: Queue, *, create: Create = "if-missing") -> None:
+        """Make a queue what is declared: create it if it is missing, and with `create="update"` change what differs.
+
+        Only its owners see its options; for others nothing is compared. Raises StanzaqError if the service refuses, or, with the
+        condition `conflict`, if an option differs, and ValueError.
+        """
+        asked = check_create(create)
+        await self._read_answer(lambda sender: declaring.declare(sender, queue, asked), f"{queue.name} was declared")
 
     async def schedule(  # noqa: PLR0913  (what a publisher may ask for)
         self,

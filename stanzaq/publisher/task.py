@@ -8,6 +8,7 @@ from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.connected import current
 from stanzaq.publisher.publisher import SendMany, SendOne
+from stanzaq.queue import Queue
 from stanzaq.transport.interface import TASK, Content
 
 if TYPE_CHECKING:
@@ -42,19 +43,20 @@ class Task(Generic[P, R]):
     elsewhere over the publisher that it is `on`.
     """
 
-    def __init__(self, node: str, name: str = "") -> None:
-        """Declare a task; the worker that has its handler may be another program. Raises TypeError."""
-        if not (node and isinstance(node, str)):
-            msg = f'{node!r} is no name of a node: write Task[Payload, Result]("NODE")'
-            raise TypeError(msg)
-        self.node = node
+    def __init__(self, queue: Queue | str, name: str = "") -> None:
+        """Declare a task of a queue, or of a node by its name; the worker with its handler may be another program.
+
+        Raises TypeError.
+        """
+        self.queue = queue if isinstance(queue, Queue) else Queue(queue)
+        self.node = self.queue.name
         self.name = name
         self._types: tuple[Any, ...] = ()
         self._bound: Publishing | None = None
 
     def on(self, publisher: Publishing) -> "Task[P, R]":
         """Return this task for sending with a publisher."""
-        bound: Task[P, R] = Task(self.node, self.name)
+        bound: Task[P, R] = Task(self.queue, self.name)
         bound._types = self._find_types()
         bound._bound = publisher
         return bound

@@ -59,7 +59,7 @@ class DeadLetter:
 class TestBroker:
     """Runs a worker's tasks: `async with TestBroker(worker) as broker: await broker.publish("jobs", 1); await broker.drain()`.
 
-    The nodes of its tasks are created, and those that `nodes` names, which gives options by name: `{"jobs":
+    The nodes of its tasks are created as they are declared, and those that `nodes` names, which gives options by name: `{"jobs":
     {"stanzaq#max_deliveries": "3"}}`. At the end running jobs are cancelled, and everything is deleted.
     """
 
@@ -70,7 +70,8 @@ class TestBroker:
         """Choose a worker; nothing runs before `async with`."""
         self._worker = worker
         self._tasks = dict.fromkeys(node for node, _ in worker._tasks)  # noqa: SLF001  (the same package's, here and below)
-        self._nodes = {**{node: {} for node in self._tasks}, **(nodes or {})}
+        declared = {node: queue.options for node, queue in worker._queues.items()}  # noqa: SLF001
+        self._nodes: Mapping[str, Mapping[str, str]] = declared | {**(nodes or {})}
         self._changed = asyncio.Event()
         self._transport = CoreTransport(self._changed.set, worker._group)  # noqa: SLF001
         self._faults: list[Exception] = []

@@ -12,6 +12,8 @@ from broker.model.commands import (
     Command,
     Complete,
     CompleteAndPublish,
+    Configure,
+    Declare,
     Describe,
     Publish,
     Renew,
@@ -29,6 +31,7 @@ from broker.model.items.headers import validate_headers
 from broker.model.items.items import Envelope
 from broker.model.items.outcomes import ReplyMode
 from broker.model.names import ITEM_ID_BYTES, Jid
+from broker.model.nodes.nodes import form_values
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
@@ -44,6 +47,7 @@ from stanzaq.transport.interface import (
     Lock,
     Outcome,
     Outgoing,
+    Prepare,
     Progress,
     Receiver,
     Save,
@@ -130,8 +134,8 @@ class CoreTransport:
 
     # Used by the worker.
 
-    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
-        """Receive items until `close`; raises StanzaqError."""
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int], prepare: Prepare) -> None:  # noqa: ARG002
+        """Receive items until `close`, of nodes that are there; raises StanzaqError."""
         self._receiver = receiver
         for node, credit in nodes.items():
             config = await self._config(node)
@@ -314,6 +318,27 @@ class CoreSender:
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item; returns what waits for it."""
         return self._transport.reply(node, item)
+
+    async def options(self, node: str) -> dict[str, str] | None:
+        """Return the options of a node; None if there is no such node. Raises StanzaqError."""
+        try:
+            found = await ask(self._transport.core, f"read {node}", Describe(node, OWNER, as_owner=True))
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return None
+        assert isinstance(found, Described)
+        return form_values(node, found.record.config)
+
+    async def create(self, node: str, options: Mapping[str, str]) -> None:
+        """Create a node. Raises StanzaqError."""
+        fields = {name: (value,) for name, value in options.items()}
+        await ask(self._transport.core, f"create {node}", Declare(node, OWNER, fields))
+
+    async def configure(self, node: str, options: Mapping[str, str]) -> None:
+        """Change options of a node. Raises StanzaqError."""
+        fields = {name: (value,) for name, value in options.items()}
+        await ask(self._transport.core, f"change {node}", Configure(node, OWNER, fields))
 
     async def schedule(self, request: Scheduling) -> Schedule:
         """Refuse it: nothing waits for a time of day in a test."""

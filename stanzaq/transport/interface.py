@@ -183,6 +183,13 @@ class Scheduling:
 Save = Callable[[Outgoing], Awaitable[None]]
 
 
+class Prepare(Protocol):
+    """Makes a node what the program declares, before the first subscription to it, and when it is `missing`."""
+
+    async def __call__(self, node: str, /, *, missing: bool) -> None:
+        """Declare a node; raises StanzaqError if it cannot be used."""
+
+
 class Receiver(Protocol):
     """The events that a transport reports to a worker."""
 
@@ -205,7 +212,7 @@ class Receiver(Protocol):
 class Transport(Protocol):
     """A connection to the service. Requests wait while it is lost, and are repeated until they are answered."""
 
-    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int], prepare: Prepare) -> None:
         """Receive items of nodes, at most the given number at once from each, until `close`; raises StanzaqError if refused."""
 
     async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
@@ -265,6 +272,15 @@ class Sender(Protocol):
 
     async def unschedule(self, node: str, name: str) -> bool:
         """Delete a schedule; False if there is none. Raises StanzaqError if the service refuses."""
+
+    async def options(self, node: str) -> dict[str, str] | None:
+        """Return the options of a node, None if there is none. Raises StanzaqError, `forbidden` if it has other owners."""
+
+    async def create(self, node: str, options: Mapping[str, str]) -> None:
+        """Create a node. Raises StanzaqError if the service refuses, `conflict` if the node exists."""
+
+    async def configure(self, node: str, options: Mapping[str, str]) -> None:
+        """Change options of a node. Raises StanzaqError if the service refuses."""
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item exactly once, also over restarts of this process if each step is saved. Raises StanzaqError."""

@@ -25,7 +25,7 @@ class HandledTask(Task[P, R], Generic[P, R, Given, Returned]):
         find: Callable[[], ConnectedPublisher | None],
     ) -> None:
         """Be known as the handler is; `find` returns the publisher of the worker while it runs."""
-        super().__init__(task.node, task.name)
+        super().__init__(task.queue, task.name)
         functools.update_wrapper(self, handler)
         self.handler = handler
         self._types = types

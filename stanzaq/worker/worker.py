@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
 from stanzaq.publisher import task as declared
 from stanzaq.publisher.connected import ConnectedPublisher
+from stanzaq.publisher.declaring import check_create
+from stanzaq.queue import Create, Queue
 from stanzaq.retry import Retry
 from stanzaq.transport.account import Password, Tls
 from stanzaq.transport.interface import Transport
@@ -45,8 +48,9 @@ class Worker:
     the queue's domain; if it is not given, `queue.` before the account's. The password is a string, or a callable that
     returns it at each login; by default `STANZAQ_PASSWORD`.
     `address` is `host:port` of the XMPP server if it is not in DNS. `concurrency` jobs run at once; `prefetch` more are
-    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. `create` creates missing nodes. Workers of a `group`
-    divide the partitions of their nodes among them. Raises ValueError.
+    held ready. After `stop` or SIGTERM running jobs have `grace` seconds. With `create="if-missing"` missing nodes are
+    created, and with `"update"` those changed whose options differ from what is declared. Workers of a `group` divide the
+    partitions of their nodes among them. Raises ValueError.
     """
 
     def __init__(  # noqa: PLR0913  (what users may say)
@@ -60,7 +64,7 @@ class Worker:
         concurrency: int = 1,
         prefetch: int = 0,
         grace: Duration = 30.0,
-        create: bool = False,
+        create: Create = "never",
         group: str | None = None,
     ) -> None:
         """Check the arguments; connects only in `run` or `serve`."""
@@ -68,7 +72,8 @@ class Worker:
         self._account = schemes.account(url, service, password, address, tls)
         self._group = schemes.check_group(self._account, group)
         self._grace = seconds(grace)
-        self._create = create
+        self._create = check_create(create)
+        self._queues: dict[str, Queue] = {}
         self._tasks: dict[tuple[str, str], Task] = {}
         self._hooks = Hooks()
         self._publisher: ConnectedPublisher | None = None
@@ -77,7 +82,7 @@ class Worker:
 
     def task(  # noqa: PLR0913  (what users may say)
         self,
-        node: str,
+        queue: Queue | str,
         *,
         name: str = "",
         retry: Retry | None = None,
@@ -89,7 +94,7 @@ class Worker:
         batch: int | None = None,
         wait: Duration | None = None,
     ) -> Register:
-        """Register the decorated function as the handler of a node's items.
+        """Register the decorated function as the handler of a queue's items, or of a node's, by its name.
 
         A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
         `Job[T]`, whose payload is a T. When it returns, and what it returns has been awaited if that is possible, the item is
@@ -124,12 +129,19 @@ class Worker:
             self._tasks[node, name] = replace(task, name=name)
             # What the handler of a batch returns is no job's result.
             types = task.payload, Any if task.batch else payloads.result_type(handler)
-            return HandledTask(declared.Task(node, name), handler, types, lambda: self._publisher)
+            return HandledTask(told, handler, types, lambda: self._publisher)
 
-        if not (node and isinstance(node, str)):
-            msg = f'{node!r} is no name of a node: write @worker.task("NODE") above the function'
+        if not (isinstance(queue, Queue) or (queue and isinstance(queue, str))):
+            msg = f'{queue!r} is no name of a node: write @worker.task("NODE") above the function'
             raise TypeError(msg)
-
+        told: declared.Task[Any, Any] = declared.Task(queue, name)
+        node = told.node
+        known = self._queues.setdefault(node, told.queue)
+        if told.queue.options and known.options and known != told.queue:
+            msg = f"{node} is declared twice, and differently: give its tasks one Queue"
+            raise ValueError(msg)
+        if told.queue.options:
+            self._queues[node] = told.queue
         return register
 
     def middleware(self, function: M) -> M:
@@ -214,7 +226,7 @@ class Worker:
         """Run in the current event loop until `stop`. Raises StanzaqError if the service cannot be used."""
         if processes.runs_handlers() or _held:
             return
-        transport = schemes.worker(self._account, create=self._create, group=self._group)
+        transport = schemes.worker(self._account, group=self._group)
         await self._serve(transport, self._hooks, self._grace)
 
     async def _serve(self, transport: Transport, hooks: Hooks, grace: float) -> None:
@@ -233,8 +245,8 @@ class Worker:
         """Run jobs until `stop`."""
         await runs.start()
         self._publisher = runs.publisher = ConnectedPublisher(transport.sender())
-        nodes = dict.fromkeys((node for node, _ in self._tasks), self._credit)
-        working = self._publisher.start(transport.run(runs, nodes))
+        prepare = partial(self._declare, self._publisher)
+        working = self._publisher.start(transport.run(runs, dict.fromkeys(self._queues, self._credit), prepare))
         waiting = asyncio.create_task(stopping.wait())
         watching = asyncio.create_task(watch_loop())
         try:
@@ -256,6 +268,12 @@ class Worker:
                 self._left = runs.left
         if not working.cancelled():
             working.result()
+
+    async def _declare(self, publisher: ConnectedPublisher, node: str, *, missing: bool) -> None:
+        """Make a node what its tasks declare; raises StanzaqError."""
+        queue = self._queues[node]
+        if missing or queue.options:
+            await publisher.declare(queue, create=self._create)
 
     def stop(self) -> None:
         """Make `serve` end, also one that has not begun: no new jobs, and running ones have their grace.

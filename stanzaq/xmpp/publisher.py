@@ -125,6 +125,23 @@ class XmppSender:
             return False
         return True
 
+    async def options(self, node: str) -> dict[str, str] | None:
+        """Return the options of a node, None if there is none. Raises StanzaqError, `forbidden` if it has other owners."""
+        try:
+            return stanzas.read_options(await self._connection.ask(f"read {node}", "get", stanzas.options(node)))
+        except StanzaqError as error:
+            if error.condition != "item-not-found":
+                raise
+            return None
+
+    async def create(self, node: str, options: Mapping[str, str]) -> None:
+        """Create a node. Raises StanzaqError if the service refuses, `conflict` if the node exists."""
+        await self._connection.ask(f"create {node}", "set", stanzas.create(node, options))
+
+    async def configure(self, node: str, options: Mapping[str, str]) -> None:
+        """Change options of a node. Raises StanzaqError if the service refuses."""
+        await self._connection.ask(f"change {node}", "set", stanzas.configure(node, options))
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""
         what = f"publish to {outgoing.node}"

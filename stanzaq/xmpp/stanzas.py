@@ -34,6 +34,7 @@ CLIENT: Final = "jabber:client"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
 PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 EVENT: Final = f"{PUBSUB}#event"
+OWNER: Final = f"{PUBSUB}#owner"
 QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 STANZAQ: Final = "urn:stanzaq:0"
 FORM: Final = "jabber:x:data"
@@ -160,6 +161,26 @@ def create(node: str, options: Mapping[str, str]) -> str:
     """Request a new node."""
     form = _form(f"{PUBSUB}#node_config", options)
     return f"<pubsub xmlns='{PUBSUB}'><create node={quoteattr(node)}/><configure>{form}</configure></pubsub>"
+
+
+def options(node: str) -> str:
+    """Ask for the options of a node."""
+    return f"<pubsub xmlns='{OWNER}'><configure node={quoteattr(node)}/></pubsub>"
+
+
+def configure(node: str, options: Mapping[str, str]) -> str:
+    """Change options of a node."""
+    form = _form(f"{PUBSUB}#node_config", options)
+    return f"<pubsub xmlns='{OWNER}'><configure node={quoteattr(node)}>{form}</configure></pubsub>"
+
+
+def read_options(iq: Element) -> dict[str, str]:
+    """Read the options in a result; the values of one are lines."""
+    found = iq.iter(f"{{{FORM}}}field")
+    return {
+        each.get("var", ""): "\n".join(value.text or "" for value in each.iterfind(f"{{{FORM}}}value"))
+        for each in found
+    }
 
 
 def ack(lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> str:

@@ -13,7 +13,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
-from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Progress, Receiver, Sender
+from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Prepare, Progress, Receiver, Sender
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.membership import Membership
@@ -23,9 +23,6 @@ log = logging.getLogger("stanzaq")
 
 _AGAIN_SECONDS: Final = 60.0
 """Interval between repeated subscribe requests, which restore a subscription that was lost without notice."""
-
-_CREATED: Final = {"stanzaq#dedupe": "ignore"}
-"""The options of a created node: a repeated publish is ignored, even if the item is already completed."""
 
 _BATCH: Final = 100
 """The most items that the service puts in a message."""
@@ -45,16 +42,17 @@ _WAITS: Final = "not-authorized"
 class XmppTransport:
     """The transport of a worker with an XMPP account."""
 
-    def __init__(self, account: Account, *, create: bool, group: str = "") -> None:
-        """Use an account; `create` missing nodes, and subscribe as a member of a `group` if one is named."""
+    def __init__(self, account: Account, *, group: str = "") -> None:
+        """Use an account; subscribe as a member of a `group` if one is named."""
         self._connection = XmppConnection(account)
         self._sender = XmppSender(self._connection)
         self._service = account.service
-        self._create = create
         self._group = group
         self._memberships: dict[str, Membership] = {}
         self._nodes: Mapping[str, int] = {}
         self._receiver: Receiver | None = None
+        self._prepare: Prepare | None = None
+        self._unprepared: list[str] = []
         self._lock_seconds: dict[str, float] = {}
         self._collections: set[str] = set()
         self._subids: dict[str, str] = {}
@@ -64,9 +62,10 @@ class XmppTransport:
         self._subscribing = asyncio.Lock()
         self._gatherer = Gatherer(self._settle)
 
-    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int], prepare: Prepare) -> None:
         """Receive items until `close`; raises StanzaqError."""
-        self._receiver, self._nodes = receiver, nodes
+        self._receiver, self._nodes, self._prepare = receiver, nodes, prepare
+        self._unprepared = list(nodes)
         if self._group:
             self._memberships = {
                 node: Membership(node, self._connection, receiver, self._lock_seconds) for node in nodes
@@ -77,6 +76,10 @@ class XmppTransport:
         """Send presence, so that the service notices when this worker goes offline, and subscribe at intervals."""
         if self._paused:
             return
+        assert self._prepare is not None
+        while self._unprepared:
+            await self._prepare(self._unprepared[-1], missing=False)
+            self._unprepared.pop()
         await self._find_all()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -189,16 +192,14 @@ class XmppTransport:
             await self._find(node)
 
     async def _find(self, node: str) -> None:
-        """Read a node's lock time before its first lock, or create the node if it is missing. Raises StanzaqError."""
+        """Read a node's lock time before its first lock, or declare the node if it is missing. Raises StanzaqError."""
         try:
             await self._read_lock_seconds(node)
         except StanzaqError as error:
             if error.condition != _NO_NODE:
                 raise
-            if not self._create:
-                msg = f"{error}: create the node, or give create=True"
-                raise StanzaqError(msg, error.condition) from None
-            await self._make(node)
+            assert self._prepare is not None
+            await self._prepare(node, missing=True)
             await self._read_lock_seconds(node)
 
     async def _read_lock_seconds(self, node: str) -> None:
@@ -269,14 +270,6 @@ class XmppTransport:
             for lock in known - listed:
                 if lock.node == each:
                     self._receiver.lost(lock)
-
-    async def _make(self, node: str) -> None:
-        """Create a node, unless somebody else has just created it; raises StanzaqError."""
-        try:
-            await self._connection.ask(f"create {node}", "set", stanzas.create(node, _CREATED))
-        except StanzaqError as error:
-            if error.condition != "conflict":
-                raise
 
     async def _send_about_lock(self, lock: Lock, what: str, row: str) -> stanzas.XmppOutcomes | None:
         """Send a row about a lock, beside others or alone; None if the lock had already ended. Raises StanzaqError."""

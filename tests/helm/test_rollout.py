@@ -69,7 +69,7 @@ async def test_upgrade_under_load(ejabberd: Ejabberd, valkey: RedisServer, tmp_p
         "address": f"127.0.0.1:{ejabberd.c2s_port}",
         "tls": "disabled",
     }
-    worker, published, done = Worker(**user, concurrency=_AT_ONCE, create=True), list[str](), set[str]()
+    worker, published, done = Worker(**user, concurrency=_AT_ONCE, create="if-missing"), list[str](), set[str]()
 
     @worker.task("jobs")
     async def _work(job: Job[int]) -> None:

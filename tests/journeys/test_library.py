@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from frontends.tools.servers.process import free_port
-from stanzaq import Job, Publisher, Reject, Retry, StanzaqError, Worker, sync
+from stanzaq import Job, Publisher, Queue, Reject, Retry, StanzaqError, Task, Worker, sync
 from stanzaq.xmpp import worker as xmpp_worker
 from stanzaq.xmpp.connection import XmppConnection
 from tests.doors.frontend import ALICE, HASH
@@ -544,7 +544,7 @@ async def test_fan_in(user: Account, join: Join) -> None:
 async def test_schedules(user: Account) -> None:
     """Issue 25: a program lets its own node publish at certain times; its worker gets an item for each, once."""
     seen, node = Seen(), f"mine-{secrets.token_hex(4)}"
-    worker = Worker(grace=5, create=True, **user)
+    worker = Worker(grace=5, create="if-missing", **user)
 
     @worker.task(node)
     async def _job(job: Job[Any]) -> None:
@@ -1014,7 +1014,7 @@ async def test_refusals(user: Account, join: Join) -> None:
     nowhere.task("nowhere")(in_process)
     with pytest.raises(
         StanzaqError,
-        match=r"cannot (find|subscribe to) nowhere: item-not-found.*: create the node, or give create=True",
+        match=r"cannot (find|subscribe to) nowhere: item-not-found.*: create the node, or give create=\"if-missing\"",
     ):
         await nowhere.serve()
     async with Publisher(**user) as publisher:
@@ -1147,7 +1147,7 @@ async def test_blocking_replies(over_xmpp: Account, join: Join) -> None:
 async def test_created(user: Account) -> None:
     """With `create` a worker creates its node, which then ignores repeated publishes."""
     seen, node = Seen(), f"library-{secrets.token_hex(4)}"
-    worker = Worker(grace=5, **user, create=True)
+    worker = Worker(grace=5, **user, create="if-missing")
 
     @worker.task(node)
     async def _job(job: Job[Any]) -> None:
@@ -1168,6 +1168,73 @@ async def test_created(user: Account) -> None:
         assert await seen.until(2) == ["one", "two"]
 
 
+async def test_declared(user: Account) -> None:
+    """A declared queue is created, compared and changed; its tasks call one another over the worker's own connection."""
+    node = f"library-{secrets.token_hex(4)}"
+    weights = {"a": 2.0, "b c": 0.5}
+    queue = Queue(
+        node, rate="50/s", retry_delay="250ms", fair="key", fair_weights=weights, description="ü<&>", lock="5m"
+    )
+    changed = replace(queue, rate="100/s", fair_weights={"a": 3.0})
+    worker = Worker(grace=5, **user, create="if-missing", concurrency=3)
+
+    @worker.task(queue, name="double")
+    async def double(job: Job[int]) -> int:
+        return 2 * job.payload
+
+    @worker.task(queue, name="outer")
+    async def outer(job: Job[int]) -> int:
+        return await double.call(job.payload, timeout=PATIENCE_SECONDS) + 1
+
+    @worker.task(queue, name="thread")
+    def thread(job: Job[int]) -> int:
+        return sync.Task(double).call(job.payload, timeout=PATIENCE_SECONDS)
+
+    async with serving(worker), Publisher(**user) as publisher:
+        await publisher.declare(queue)
+        assert await outer.on(publisher).call(3, timeout=PATIENCE_SECONDS) == 7
+        assert await thread.call(3, timeout=PATIENCE_SECONDS) == 6
+        with pytest.raises(
+            StanzaqError, match=f"^{node}: rate is 50/s, and the program declares 100/s; fair_weights is"
+        ) as no:
+            await publisher.declare(changed)
+        assert no.value.condition == "conflict"
+    other = Worker(grace=5, **user, create="never")
+    other.task(changed)(double.handler)
+    with pytest.raises(StanzaqError, match=f"^{node}: rate is 50/s, and the program declares 100/s"):
+        await other.serve()
+    update = Worker(grace=5, **user, create="update")
+    update.task(changed)(double.handler)
+    async with serving(update), Publisher(**user) as publisher:
+        assert await Task[int, int](node).on(publisher).call(2, timeout=PATIENCE_SECONDS) == 4
+        await publisher.declare(changed, create="never")
+        with pytest.raises(StanzaqError, match="cannot find library-nowhere: item-not-found: create the node, or give"):
+            await publisher.declare(Queue("library-nowhere"), create="never")
+        with pytest.raises(StanzaqError, match="not-acceptable"):
+            await publisher.declare(replace(changed, rate="often"), create="update")
+    blocking = sync.Publisher(**user)
+    with blocking:
+        blocking.declare(changed, create="never", timeout=PATIENCE_SECONDS)
+
+
+async def test_declared_by_others(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:
+    """Who does not own a queue works on it whatever is declared, is told so, and cannot change it."""
+    caplog.set_level(logging.WARNING, "stanzaq")
+    owner = await join()
+    queue = Queue(await owner.queue(), rate="50/s")
+    worker = Worker(grace=5, **user, create="if-missing")
+
+    @worker.task(queue)
+    async def double(job: Job[int]) -> int:
+        return 2 * job.payload
+
+    async with serving(worker), Publisher(**user) as publisher:
+        assert await double.on(publisher).call(3, timeout=PATIENCE_SECONDS) == 6
+        with pytest.raises(StanzaqError, match="forbidden"):
+            await publisher.declare(queue, create="update")
+    assert f"{queue.name} is not compared with its declaration: only its owners see its options" in caplog.text
+
+
 async def test_deleted_while_it_subscribes(over_xmpp: Account, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `create` a worker also creates a node that is deleted after it was found, and before it has subscribed."""
     seen, owner, deleted = Seen(), await join(), asyncio.Event()
@@ -1180,7 +1247,7 @@ async def test_deleted_while_it_subscribes(over_xmpp: Account, join: Join, monke
         return await ask(connection, what, *how)
 
     monkeypatch.setattr(XmppConnection, "ask", asked)
-    worker = Worker(grace=5, **over_xmpp, create=True)
+    worker = Worker(grace=5, **over_xmpp, create="if-missing")
 
     @worker.task(node)
     async def _job(job: Job[Any]) -> None:

@@ -24,7 +24,7 @@ if sys.argv[1] == "blocks":
     working._END_SECONDS = stopping._BLOCKED_SECONDS = 0.2
 
 class Service:
-    async def run(self, receiver, nodes):
+    async def run(self, receiver, nodes, prepare):
         now, content = datetime.now(UTC), Content(b"{}", "application/json")
         for item in ("one", "two", "three")[:3 if sys.argv[1] == "blocks for a while" else 1]:
             receiver.deliver(Delivery(Lock("jobs", item, 7), 1, 20, now, content, {}, "", now))

@@ -207,7 +207,7 @@ async def test_a_row_alone(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     if how == "cancel":
         assert not await XmppSender(XmppConnection(ACCOUNT)).cancel("n", "a")
     else:
-        assert not await XmppTransport(ACCOUNT, create=False).acknowledge(Lock("n", "a", 1))
+        assert not await XmppTransport(ACCOUNT).acknowledge(Lock("n", "a", 1))
     assert next(kinds, None) is None
 
 
@@ -217,7 +217,7 @@ async def test_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows += f"<ack id='d' token='4'>{refused('internal-server-error', 'cancel')}</ack>"
     answer = f"<settle xmlns='{stanzas.STANZAQ}' node='n' expires='2026-11-21T10:01:00.000Z'>{rows}</settle>"
     service = Service(monkeypatch, {"settle": answer})
-    transport = XmppTransport(ACCOUNT, create=False)
+    transport = XmppTransport(ACCOUNT)
     a, b, c, d = (Lock("n", item, number, 0 if item == "c" else None) for number, item in enumerate("abcd", 1))
     told = await asyncio.gather(
         transport.acknowledge(a),

@@ -14,7 +14,7 @@ from stanzaq.transport.interface import Delivery, Lock
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.worker import XmppTransport
-from tests.unit.library.test_runs import Service, delivery, runs, until
+from tests.unit.library.test_runs import Service, delivery, prepare, runs, until
 
 ACCOUNT = Account.read("xmpp://a@example.org", None, "x", None, "required")
 LOCK_TIME = "stanzaq#lock_seconds"
@@ -110,8 +110,8 @@ def lost(partition: int, reason: str) -> Element:
 
 async def member(receiver: Receiver, test: Callable[[XmppTransport], Any]) -> None:
     """Run a member of a group while a test does something."""
-    transport = XmppTransport(ACCOUNT, create=False, group="g")
-    running = asyncio.create_task(transport.run(receiver, {"n": 3}))
+    transport = XmppTransport(ACCOUNT, group="g")
+    running = asyncio.create_task(transport.run(receiver, {"n": 3}, prepare))
     try:
         await test(transport)
     finally:

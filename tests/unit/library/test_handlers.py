@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nowhere import Result  # type: ignore[import-not-found]  # what only type checkers know
 
-    from stanzaq.transport.interface import Receiver
+    from stanzaq.transport.interface import Prepare, Receiver
 
 
 def worker() -> Worker:
@@ -493,6 +493,6 @@ async def test_two_workers_in_one_process() -> None:
 
 
 class _Endless(Service):
-    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:  # noqa: ARG002
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int], prepare: Prepare) -> None:  # noqa: ARG002
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()

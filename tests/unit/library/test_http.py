@@ -26,6 +26,7 @@ from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outgoing
 from tests.certificates import Authority
 from tests.references import uncollected
+from tests.unit.library.test_runs import prepare
 from tests.waiting import PATIENCE_SECONDS
 
 Answers = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -354,8 +355,8 @@ async def working(
 ) -> AsyncIterator[tuple[HttpTransport, Receiver]]:
     """Run the transport of a worker of one node against a service that is played."""
     async with played(answers, **account) as connection:
-        transport, receiver = HttpTransport(connection._account, create=False), Receiver()
-        running = asyncio.create_task(transport.run(receiver, {"jobs": credit}))
+        transport, receiver = HttpTransport(connection._account), Receiver()
+        running = asyncio.create_task(transport.run(receiver, {"jobs": credit}, prepare))
         try:
             yield transport, receiver
         finally:
@@ -563,8 +564,8 @@ async def test_stopped_with_an_item_that_cannot_go_back(caplog: pytest.LogCaptur
         return answer
 
     async with played(answers) as connection:
-        transport, receiver = HttpTransport(connection._account, create=False), Receiver()
-        running = asyncio.create_task(transport.run(receiver, {"jobs": 5}))
+        transport, receiver = HttpTransport(connection._account), Receiver()
+        running = asyncio.create_task(transport.run(receiver, {"jobs": 5}, prepare))
         await until(lambda: len(receiver.held) == 2)
         await transport.pause()
         await transport.close()

@@ -17,7 +17,7 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Reject, Release, Retry
-from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outgoing, Progress, Receiver
+from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outgoing, Prepare, Progress, Receiver
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.task import Handler, Task, choose_place
 from tests.references import uncollected
@@ -42,7 +42,7 @@ class Service:
     timeless: bool = False
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
-    async def run(self, receiver: Receiver, nodes: Mapping[str, int]) -> None:
+    async def run(self, receiver: Receiver, nodes: Mapping[str, int], prepare: Prepare) -> None:
         """Play no part here."""
 
     async def acknowledge(self, lock: Lock, result: Content | None = None, then: Sequence[Outgoing] = ()) -> bool:
@@ -109,6 +109,11 @@ def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: An
     given = {"retry": Retry(delay="2s", jitter=False), "timeout": None, "payload": Any, **more}
     given["run_in"] = choose_place(handler, given.get("run_in"))
     return Runs(service, [Task("jobs", handler, **given)], concurrency)
+
+
+async def prepare(_node: str, *, missing: bool) -> None:
+    """Leave nodes as they are."""
+    assert not missing
 
 
 async def until(holds: Callable[[], object]) -> None:

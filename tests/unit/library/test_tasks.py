@@ -137,7 +137,7 @@ async def test_without_a_connection() -> None:
             StanzaqError, match=r"^pictures \(resize\) has no connection here.*: bind it to a publisher with on"
         ):
             await task.send(Picture("cat.png"))
-    with pytest.raises(TypeError, match=r"'' is no name of a node: write Task"):
+    with pytest.raises(TypeError, match=r"'' is no name of a node: write Queue"):
         Task[int, int]("")
     closed = resize.on(Publisher("xmpp://publisher@example.org", password="x"))
     with pytest.raises(StanzaqError, match="the publisher is not open"):

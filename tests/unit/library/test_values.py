@@ -127,16 +127,17 @@ def test_no_workers(more: dict[str, Any], line: str) -> None:
 
 ACCOUNT = "service=None, password=None, address=None, tls='required'"
 SIGNATURES = {
-    Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create=False, group=None)",
-    Worker.task: "(self, node, *, name='', retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
+    Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create='never', group=None)",
+    Worker.task: "(self, queue, *, name='', retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
     " max_jobs_per_process=None, batch=None, wait=None)",
-    Task: "(node, name='')",
+    Task: "(queue, name='')",
     Task.send: "(self, payload, **how)",
     Task.send_many: "(self, payloads, **how)",
     Task.call: "(self, payload, *, timeout=None, **how)",
     Worker.run: "(self, *, concurrency=None)",
     Worker.serve: "(self)",
     Worker.stop: "(self)",
+    Publisher.declare: "(self, queue, *, create='if-missing')",
     Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
     sync.Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
     Retry: "(attempts=None, *, delay='1s', backoff=2.0, limit='10m', jitter=True)",
@@ -160,7 +161,7 @@ def test_public_names() -> None:
     """Issue 23: what a program may import, and what a job has."""
     assert set(stanzaq.__all__) == {
         *("Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"),
-        *("CallNext", "Fenced", "Reply", "Schedule", "Task"),
+        *("CallNext", "Fenced", "Reply", "Queue", "Schedule", "Task"),
     }
     fields = [each.name for each in dataclasses.fields(Job) if not each.name.startswith("_")]
     assert fields == [
