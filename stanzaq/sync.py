@@ -20,7 +20,7 @@ from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher import publisher, task
 from stanzaq.publisher.connected import ConnectedPublisher
-from stanzaq.publisher.publisher import Parent, SendMany, SendOne
+from stanzaq.publisher.publisher import Parent, SendMany, SendOne, When
 from stanzaq.publisher.task import P, R
 from stanzaq.queue import Create, Queue
 from stanzaq.transport.account import Password, Tls
@@ -168,7 +168,7 @@ class Publisher:
         payload: Any,  # noqa: ANN401
         *,
         timeout: Duration | None = None,
-        **when: Any,  # noqa: ANN401
+        **when: Unpack[When],
     ) -> Schedule:
         """Let an own node publish at certain times, by the arguments of `stanzaq.Publisher.schedule`."""
         return self._wait(self._publisher.schedule(node, id, payload, **when), timeout)

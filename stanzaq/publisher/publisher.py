@@ -45,6 +45,22 @@ class SendMany(TypedDict, total=False):
     keep: bool
 
 
+class When(TypedDict, total=False):
+    """When a node publishes by itself, and how: the arguments of `Publisher.schedule`."""
+
+    cron: str
+    zone: str
+    every: Duration | None
+    start: datetime | None
+    end: datetime | None
+    jitter: Duration
+    overlap: str
+    catchup: str
+    key: str
+    priority: int | None
+    headers: Mapping[str, str] | None
+
+
 class SendOne(SendMany, total=False):
     """How one item is sent."""
 

@@ -7,7 +7,7 @@ from stanzaq import payloads
 from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.connected import current
-from stanzaq.publisher.publisher import SendMany, SendOne
+from stanzaq.publisher.publisher import SendMany, SendOne, When
 from stanzaq.queue import Queue
 from stanzaq.transport.interface import TASK, Content
 
@@ -103,6 +103,10 @@ class Task(Generic[P, R]):
         self._types = self._types or get_args(getattr(self, "__orig_class__", None)) or _UNTYPED
         return self._types
 
+    def scheduled(self, payload: Any, **when: Unpack[When]) -> tuple[Content, When]:  # noqa: ANN401
+        """Return what a schedule publishes for the task, and when; raises TypeError or ValueError as `send` does."""
+        return self._write(payload), self._name_in(when)
+
     def _write(self, payload: P) -> Content:
         """Write a payload; raises TypeError or ValueError if a handler would not accept it."""
         content = payloads.encode(payload)
@@ -121,7 +125,7 @@ class Task(Generic[P, R]):
             for payload in payloads:
                 yield self._write(payload)
 
-    def _name_in(self, how: Any) -> dict[str, Any]:  # noqa: ANN401  (a TypedDict)
+    def _name_in(self, how: Any) -> Any:  # noqa: ANN401  (a TypedDict)
         """Return how an item is sent, with the task's name."""
         return {**how, "headers": {**(how.get("headers") or {}), TASK: self.name}} if self.name else how
 

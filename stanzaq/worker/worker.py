@@ -6,12 +6,12 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from stanzaq import payloads, schemes
 from stanzaq.durations import Duration, seconds
@@ -20,22 +20,27 @@ from stanzaq.logs import show
 from stanzaq.publisher import task as declared
 from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.publisher.declaring import check_create
+from stanzaq.publisher.publisher import When
 from stanzaq.queue import Create, Queue
 from stanzaq.retry import Retry
 from stanzaq.transport.account import Password, Tls
-from stanzaq.transport.interface import Transport
+from stanzaq.transport.interface import Content, Transport
 from stanzaq.worker import processes
 from stanzaq.worker.handled import HandledTask, Register
 from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
-from stanzaq.worker.task import MOST_JOBS, Classes, RunIn, Task
+from stanzaq.worker.task import MOST_JOBS, Classes, RunIn, Task, name_of
 
 log = logging.getLogger("stanzaq")
 
 M = TypeVar("M", bound=Middleware)
 L = TypeVar("L", bound=Lifespan)
-S = TypeVar("S", bound=Callable[[], Awaitable[Any]])
+A = TypeVar("A", bound=Callable[[], Awaitable[Any]])
+S = TypeVar("S", bound=declared.Task[Any, Any])
+
+_SCHEDULED = "task:"
+"""What the ids of a program's schedules begin with: others of its nodes are not the program's."""
 
 _END_SECONDS = 10.0
 """Time from the second signal to the end of the program, at most."""
@@ -75,6 +80,7 @@ class Worker:
         self._create = check_create(create)
         self._queues: dict[str, Queue] = {}
         self._tasks: dict[tuple[str, str], Task] = {}
+        self._schedules: dict[tuple[str, str], tuple[Content, When]] = {}
         self._hooks = Hooks()
         self._publisher: ConnectedPublisher | None = None
         self._stop = Stop()
@@ -144,6 +150,32 @@ class Worker:
             self._queues[node] = told.queue
         return register
 
+    def schedule(
+        self,
+        payload: Any = None,  # noqa: ANN401
+        *,
+        id: str = "",  # noqa: A002  (the schedule's id, as everywhere)
+        **when: Unpack[When],
+    ) -> Callable[[S], S]:
+        """Let the service publish for the decorated task at certain times, by the arguments of `Publisher.schedule`.
+
+        It stands above `@worker.task`. When the worker starts, the service gets the schedules of the program, and forgets those
+        that the program has no longer. The `id` is by default the function's name. Raises TypeError and ValueError.
+        """
+
+        def register(task: S) -> S:
+            if not isinstance(task, HandledTask):
+                msg = f"{task!r} is no task: write @worker.schedule(…) above @worker.task(…)"
+                raise TypeError(msg)
+            name = f"{_SCHEDULED}{id or name_of(task.handler)}"
+            if (task.node, name) in self._schedules:
+                msg = f"{task} has a schedule {name} already: give this one an id"
+                raise ValueError(msg)
+            self._schedules[task.node, name] = task.scheduled(payload, **when)
+            return task
+
+        return register
+
     def middleware(self, function: M) -> M:
         """Register a coroutine function around all jobs: `async def timed(job, call_next): ...; await call_next(job)`.
 
@@ -172,7 +204,7 @@ class Worker:
         self._hooks = replace(self._hooks, lifespan=asynccontextmanager(function))
         return function
 
-    def on_start(self, function: S) -> S:
+    def on_start(self, function: A) -> A:
         """Register a coroutine function that is run before the first job, and returns `job.state`: a lifespan without an end.
 
         Raises TypeError and ValueError.
@@ -272,8 +304,28 @@ class Worker:
     async def _declare(self, publisher: ConnectedPublisher, node: str, *, missing: bool) -> None:
         """Make a node what its tasks declare; raises StanzaqError."""
         queue = self._queues[node]
-        if missing or queue.options:
+        wanted = {name: what for (where, name), what in self._schedules.items() if where == node}
+        if missing or queue.options or wanted:
             await publisher.declare(queue, create=self._create)
+        for name, (payload, when) in wanted.items():
+            await publisher.schedule(node, name, payload, **when)
+        if self._schedules:
+            await self._forget_schedules(publisher, node, wanted)
+
+    @staticmethod
+    async def _forget_schedules(publisher: ConnectedPublisher, node: str, wanted: Collection[str]) -> None:
+        """Delete what an earlier version of the program has scheduled, and this one does not. Raises StanzaqError."""
+        try:
+            found = await publisher.schedules(node)
+        except StanzaqError:
+            if wanted:
+                raise
+            # A node of others, or a collection.
+            return
+        for each in found:
+            if each.id.startswith(_SCHEDULED) and each.id not in wanted:
+                await publisher.unschedule(node, each.id)
+                log.info("%s of %s is deleted: the program has no such schedule", each.id, node)
 
     def stop(self) -> None:
         """Make `serve` end, also one that has not begun: no new jobs, and running ones have their grace.

@@ -1217,6 +1217,38 @@ async def test_declared(user: Account) -> None:
         blocking.declare(changed, create="never", timeout=PATIENCE_SECONDS)
 
 
+async def test_scheduled(user: Account, caplog: pytest.LogCaptureFixture) -> None:
+    """The service has the schedules of a program, whoever had made others, and forgets those that its next version has not."""
+    caplog.set_level(logging.INFO, "stanzaq")
+    seen, node = Seen(), f"library-{secrets.token_hex(4)}"
+    worker = Worker(grace=5, **user, create="if-missing")
+
+    async def count(job: Job[int]) -> None:
+        seen.add((job.payload, job.headers["task"]))
+
+    counts = worker.task(node, name="count")(count)
+    worker.schedule(7, every="1s", headers={"a": "b"})(counts)
+    worker.schedule(8, cron="0 9 * * 1-5", zone="Europe/Berlin", id="later")(counts)
+    async with Publisher(**user) as publisher:
+        async with serving(worker):
+            assert (await seen.until(2))[:2] == [(7, "count")] * 2
+            await publisher.schedule(node, "mine", 9, every="7d")
+            made = {each.id: each for each in await publisher.schedules(node)}
+            assert set(made) == {"mine", "task:later", "task:test_scheduled.<locals>.count"}
+            assert made["task:later"].said["zone"] == "Europe/Berlin"
+        following = Worker(grace=5, **user)
+        following.schedule(8, cron="0 9 * * 1-5", zone="Europe/Berlin", id="later")(following.task(node)(count))
+        async with serving(following):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while "is deleted: the program has no such schedule" not in caplog.text:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            assert {each.id for each in await publisher.schedules(node)} == {"mine", "task:later"}
+        wrong = Worker(grace=5, **user)
+        wrong.schedule(8, cron="0 25 * * *")(wrong.task(node)(count))
+        with pytest.raises(StanzaqError, match=r"cannot schedule task:.*bad-request"):
+            await wrong.serve()
+
+
 async def test_declared_by_others(user: Account, join: Join, caplog: pytest.LogCaptureFixture) -> None:
     """Who does not own a queue works on it whatever is declared, is told so, and cannot change it."""
     caplog.set_level(logging.WARNING, "stanzaq")

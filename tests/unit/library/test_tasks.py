@@ -130,6 +130,19 @@ async def test_other_results() -> None:
             await Task[list[int], Size]("pictures", "count").on(broker).call([1])
 
 
+def test_bad_schedules() -> None:
+    """What cannot be scheduled is refused where it is written."""
+    made = Worker("xmpp://worker@example.org")
+    task = made.task("jobs")(count.handler)
+    made.schedule([1], cron="0 9 * * *")(task)
+    with pytest.raises(ValueError, match="jobs has a schedule task:count already: give this one an id"):
+        made.schedule([2], cron="0 10 * * *")(task)
+    with pytest.raises(TypeError, match=r"jobs: the payload .* is no list"):
+        made.schedule({}, every="1h", id="other")(task)
+    with pytest.raises(TypeError, match=r"is no task: write @worker.schedule\(…\) above @worker.task\(…\)"):
+        made.schedule()(count.handler)  # type: ignore[type-var]
+
+
 async def test_without_a_connection() -> None:
     """Where no worker runs, a task says what it needs."""
     for task in (resize, _resize):

@@ -134,6 +134,7 @@ SIGNATURES = {
     Task.send: "(self, payload, **how)",
     Task.send_many: "(self, payloads, **how)",
     Task.call: "(self, payload, *, timeout=None, **how)",
+    Worker.schedule: "(self, payload=None, *, id='', **when)",
     Worker.run: "(self, *, concurrency=None)",
     Worker.serve: "(self)",
     Worker.stop: "(self)",
