@@ -6,6 +6,7 @@ import `broker` or `frontends`.
 
 from stanzaq.errors import Fenced, StanzaqError
 from stanzaq.job import Job
+from stanzaq.publisher.flow import Flow, chain, group
 from stanzaq.publisher.publisher import Publisher, Reply
 from stanzaq.publisher.task import Task
 from stanzaq.queue import Queue
@@ -17,6 +18,7 @@ from stanzaq.worker.worker import Worker
 __all__ = [
     "CallNext",
     "Fenced",
+    "Flow",
     "Job",
     "Publisher",
     "Queue",
@@ -27,4 +29,6 @@ __all__ = [
     "StanzaqError",
     "Task",
     "Worker",
+    "chain",
+    "group",
 ]

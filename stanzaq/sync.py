@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
-from stanzaq.publisher import publisher, task
+from stanzaq.publisher import flow, publisher, task
 from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.publisher.publisher import Parent, SendMany, SendOne, When
 from stanzaq.publisher.task import P, R
@@ -291,26 +291,60 @@ class Task(Generic[P, R]):
         return self._wait(lambda task: task.call(payload, **how), timeout)
 
     def _wait(self, send: "Callable[[task.Task[P, R]], Coroutine[Any, Any, T]]", timeout: Duration | None) -> T:
-        """Wait for what the task does in the thread of its publisher."""
-        if self._publisher is not None:
-            bound = self._task.on(self._publisher._publisher)  # noqa: SLF001  (the same module's)
-            return self._publisher._wait(send(bound), timeout)  # noqa: SLF001
-        found = self._task._publisher()  # noqa: SLF001  (the same package's)
-        if not isinstance(found, ConnectedPublisher):
-            msg = f"{self._task} is bound to a publisher that does not block: bind this one, with on(publisher)"
-            raise StanzaqError(msg)
-        if asyncio._get_running_loop() is found.loop:  # noqa: SLF001
-            msg = f"{self._task}: this would block the worker's own event loop: await stanzaq.Task there"
-            raise StanzaqError(msg)
-        patience = None if timeout is None else seconds(timeout)
-        future = asyncio.run_coroutine_threadsafe(send(self._task), found.loop)
-        try:
-            return future.result(patience)
-        except NotInTime:
-            future.cancel()
-            raise
-        finally:
-            del future
+        return _wait(self._publisher, self._task, lambda bound: send(self._task.on(bound)), timeout)
+
+
+class Flow(Generic[R]):
+    """A `stanzaq.Flow` for blocking calls: `Flow(chain(resize.item(picture), frame)).on(publisher).call()`.
+
+    In the thread of a handler it needs no publisher.
+    """
+
+    def __init__(self, flow: flow.Flow[R]) -> None:
+        """Send what `Task.item`, `group` or `chain` describes."""
+        self._flow = flow
+        self._publisher: Publisher | None = None
+
+    def on(self, publisher: Publisher) -> "Flow[R]":
+        """Return this flow for sending with a publisher."""
+        bound = Flow(self._flow)
+        bound._publisher = publisher
+        return bound
+
+    def send(self, *, timeout: Duration | None = None) -> list[str]:
+        """Publish all items and return the ids of the last ones; raises TimeoutError after `timeout`."""
+        return _wait(self._publisher, self._flow.task, lambda bound: self._flow.on(bound).send(), timeout)
+
+    def call(self, *, timeout: Duration | None = None) -> R:
+        """Publish all items and return what the last one's handler returned, as `stanzaq.Flow.call` does."""
+        return _wait(self._publisher, self._flow.task, lambda bound: self._flow.on(bound).call(), timeout)
+
+
+def _wait(
+    publisher: Publisher | None,
+    task: task.Task[Any, Any],
+    send: Callable[[task.Publishing], Coroutine[Any, Any, T]],
+    timeout: Duration | None,
+) -> T:
+    """Wait for what is sent over a publisher, or over the connection of the worker, in the thread of either."""
+    if publisher is not None:
+        return publisher._wait(send(publisher._publisher), timeout)  # noqa: SLF001  (the same module's)
+    found = task._publisher()  # noqa: SLF001  (the same package's)
+    if not isinstance(found, ConnectedPublisher):
+        msg = f"{task} is bound to a publisher that does not block: bind this one, with on(publisher)"
+        raise StanzaqError(msg)
+    if asyncio._get_running_loop() is found.loop:  # noqa: SLF001
+        msg = f"{task}: this would block the worker's own event loop: await stanzaq.Task there"
+        raise StanzaqError(msg)
+    patience = None if timeout is None else seconds(timeout)
+    future = asyncio.run_coroutine_threadsafe(send(found), found.loop)
+    try:
+        return future.result(patience)
+    except NotInTime:
+        future.cancel()
+        raise
+    finally:
+        del future
 
 
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()

@@ -100,6 +100,15 @@ class HttpSender:
         finally:
             self._awaited -= 1
 
+    async def outcome(self, node: str, item: str) -> Outcome:
+        """Read how an item has ended. Raises StanzaqError, `item-not-found` if that is not kept or is others' to read."""
+        path, what = messages.ended_path(node, item, 0), f"read the end of {item}"
+        found = messages.read_end(await self._connection.ask(what, "GET", path))
+        if found is None:
+            msg = f"cannot {what}: item-not-found"
+            raise StanzaqError(msg, "item-not-found")
+        return found
+
     async def schedule(self, request: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
         path, body = messages.schedule_path(request.node, request.id), messages.schedule(request)

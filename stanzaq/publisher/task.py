@@ -7,7 +7,8 @@ from stanzaq import payloads
 from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.connected import current
-from stanzaq.publisher.publisher import SendMany, SendOne, When
+from stanzaq.publisher.flow import Flow, describe
+from stanzaq.publisher.publisher import Reply, SendMany, SendOne, When
 from stanzaq.queue import Queue
 from stanzaq.transport.interface import TASK, Content
 
@@ -66,7 +67,7 @@ class Task(Generic[P, R]):
 
         Raises TypeError or ValueError if a handler would not accept the payload, and StanzaqError as `Publisher.publish` does.
         """
-        item: str = await self._publisher().publish(self.node, self._write(payload), **self._name_in(how))
+        item: str = await self._post(self._write(payload), how)
         return item
 
     async def send_many(self, payloads: Iterable[P] | AsyncIterable[P], **how: Unpack[SendMany]) -> list[str]:
@@ -79,9 +80,19 @@ class Task(Generic[P, R]):
 
         Raises as `send` and `Reply.result` do, and StanzaqError if the result is not of the task's type.
         """
-        publish = self._publisher().publish
-        reply = await publish(self.node, self._write(payload), reply=True, **self._name_in(how))
-        content: Content | None = await reply.content(timeout)
+        return await self._read(await self._post(self._write(payload), {**how, "reply": True}), timeout)
+
+    def item(self, payload: P, **how: Unpack[SendOne]) -> Flow[R]:
+        """Describe an item for the task, to be sent alone, in a `group` or at the beginning of a `chain`. Raises as `send`."""
+        return describe(self, self._write(payload), {**how})
+
+    async def _post(self, content: Content, how: Any) -> Any:  # noqa: ANN401
+        """Publish an item for the task, and return its id, or the `Reply` that was asked for."""
+        return await self._publisher().publish(self.node, content, **self._name_in(how))
+
+    async def _read(self, reply: Reply, timeout: Duration | None) -> R:  # noqa: ASYNC109
+        """Wait for a result; raises StanzaqError if it is not of the task's type."""
+        content = await reply.content(timeout)
         try:
             result: R = None if content is None else payloads.decode(content, self._find_types()[1])  # type: ignore[assignment]
         except payloads.Unfit as error:

@@ -16,6 +16,7 @@ from broker.model.commands import (
     Declare,
     Describe,
     Publish,
+    ReadOutcome,
     Renew,
     Retract,
     Subscribe,
@@ -29,13 +30,13 @@ from broker.model.items import progress as model
 from broker.model.items.dependencies import Dependencies
 from broker.model.items.headers import validate_headers
 from broker.model.items.items import Envelope
-from broker.model.items.outcomes import ReplyMode
+from broker.model.items.outcomes import ItemOutcome, ReplyMode
 from broker.model.names import ITEM_ID_BYTES, Jid
 from broker.model.nodes.nodes import form_values
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Described, Published, Refused, Renewed, Result
+from broker.model.results import Described, Ended, Published, Refused, Renewed, Result
 from frontends.errors import ERRORS
 from frontends.xmpp.errors import wire
 from stanzaq.errors import StanzaqError
@@ -274,8 +275,7 @@ class CoreTransport:
         outcome = notice.outcome
         ended = self._expected.get((notice.node, outcome.item_id))
         if ended is not None and not ended.done():
-            result = content(codec.unpack(outcome.envelope)) if outcome.envelope else None
-            ended.set_result(Outcome(outcome.state.value, outcome.reason, result))
+            ended.set_result(_outcome(outcome))
 
     def congested(self) -> bool:
         """Return whether items wait to be handed over: never."""
@@ -318,6 +318,15 @@ class CoreSender:
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item; returns what waits for it."""
         return self._transport.reply(node, item)
+
+    async def outcome(self, node: str, item: str) -> Outcome:
+        """Read how an item has ended. Raises StanzaqError."""
+        what = f"read the end of {item}"
+        found = await ask(self._transport.core, what, ReadOutcome(node, OWNER, item))
+        assert isinstance(found, Ended)
+        if found.outcome is None:
+            raise _fault(what, "item-not-found", "")
+        return _outcome(found.outcome)
 
     async def options(self, node: str) -> dict[str, str] | None:
         """Return the options of a node; None if there is no such node. Raises StanzaqError."""
@@ -363,6 +372,11 @@ class CoreSender:
 def _refuse(node: str) -> NoReturn:
     msg = f"a broker under test has no schedules: publish to {node} what one would"
     raise StanzaqError(msg, "feature-not-implemented")
+
+
+def _outcome(outcome: ItemOutcome) -> Outcome:
+    result = content(codec.unpack(outcome.envelope)) if outcome.envelope else None
+    return Outcome(outcome.state.value, outcome.reason, result)
 
 
 def _moment(ms: int) -> datetime:

@@ -14,6 +14,12 @@ LINE_CHARACTERS: Final = 200
 TASK: Final = "task"
 """The header that names one of several tasks of a queue."""
 
+PASSED: Final = "payload"
+"""The header of an item whose payload is what others return that it waits for: `PASSED_ONE` or `PASSED_ALL`."""
+
+PASSED_ONE: Final = "result"
+PASSED_ALL: Final = "results"
+
 READY: Final = "ready for items of %s, up to %d at once"
 """The log line of each new subscription: the node and the credit."""
 
@@ -260,6 +266,9 @@ class Sender(Protocol):
 
     def reply(self, node: str, item: str) -> Callable[[], Awaitable[Outcome]]:
         """Begin to expect the end of an item that is about to be published with a reply; returns what waits for it."""
+
+    async def outcome(self, node: str, item: str) -> Outcome:
+        """Read how an item has ended. Raises StanzaqError, `item-not-found` if that is not kept or is others' to read."""
 
     async def schedule(self, request: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""

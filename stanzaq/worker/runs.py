@@ -18,7 +18,8 @@ from stanzaq.job import Job
 from stanzaq.publisher.connected import ConnectedPublisher, current
 from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
-from stanzaq.transport.interface import TASK, Content, Delivery, Lock, Outgoing, Progress, Transport
+from stanzaq.transport.interface import TASK, Content, Delivery, Lock, Outcome, Outgoing, Progress, Transport
+from stanzaq.worker import passed
 from stanzaq.worker.batches import Batches
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.worker.hooks import Hooks, Run
@@ -163,6 +164,11 @@ class Runs:
     def locks_of(self, node: str, item: str) -> list[Lock]:
         """Return the locks of the runs of an item."""
         return [run.lock for run in self._of_item.get((node, item), ())]
+
+    async def find_end(self, node: str, item: str) -> Outcome:
+        """Read how an item has ended, over the worker's connection. Raises StanzaqError."""
+        assert self.publisher is not None
+        return await self.publisher.outcome(node, item)
 
     def begin_no_more(self) -> None:
         """Let no further job begin. May be called from any thread, and while a handler blocks the event loop."""
@@ -404,7 +410,8 @@ class _Run:
         """Run the handler inside the middleware."""
         delivery, lock, chain = self._delivery, self.lock, self._chain
         try:
-            payload: Any = payloads.decode(delivery.content, self._task.payload)
+            content = await passed.read(delivery, self._task.payload, self._runs.find_end)
+            payload: Any = payloads.decode(content, self._task.payload)
         except payloads.Unfit as error:
             # Raised where the handler would be called, inside the middleware. Until then a value: this one has frames.
             payload = payloads.Unfit(*error.args)

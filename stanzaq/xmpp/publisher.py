@@ -93,6 +93,16 @@ class XmppSender:
             await self._find_end(node, item)
         return await asyncio.shield(ended)
 
+    async def outcome(self, node: str, item: str) -> Outcome:
+        """Read how an item has ended. Raises StanzaqError, `item-not-found` if that is not kept or is others' to read."""
+        told = stanzas.read_ended_item(
+            await self._connection.ask(f"read the end of {item}", "get", stanzas.outcome(node, item))
+        )
+        if told is None:
+            msg = f"cannot read the end of {item}: item-not-found"
+            raise StanzaqError(msg, "item-not-found")
+        return told[2]
+
     async def schedule(self, request: Scheduling) -> Schedule:
         """Make or replace a schedule. Raises StanzaqError if the service refuses."""
         answer = await self._connection.ask(f"schedule {request.id}", "set", stanzas.schedule(request))

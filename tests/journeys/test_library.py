@@ -23,7 +23,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from frontends.tools.servers.process import free_port
-from stanzaq import Job, Publisher, Queue, Reject, Retry, StanzaqError, Task, Worker, sync
+from stanzaq import Job, Publisher, Queue, Reject, Retry, StanzaqError, Task, Worker, chain, group, sync
 from stanzaq.xmpp import worker as xmpp_worker
 from stanzaq.xmpp.connection import XmppConnection
 from tests.doors.frontend import ALICE, HASH
@@ -1215,6 +1215,40 @@ async def test_declared(user: Account) -> None:
     blocking = sync.Publisher(**user)
     with blocking:
         blocking.declare(changed, create="never", timeout=PATIENCE_SECONDS)
+
+
+async def test_flows(user: Account) -> None:
+    """Groups and chains pass results on, also those that are read from their kept ends; a dead link is told."""
+    node, other = (f"library-{secrets.token_hex(4)}" for _ in range(2))
+    worker = Worker(grace=5, **user, create="if-missing", concurrency=4)
+
+    @worker.task(node, name="repeat")
+    async def repeat(job: Job[int]) -> str:
+        if job.payload < 0:
+            raise Reject("too few")  # noqa: EM101, TRY003
+        return "ü" * job.payload
+
+    @worker.task(other)
+    async def lengths(job: Job[list[str]]) -> list[int]:
+        return [len(each) for each in job.payload]
+
+    @worker.task(node, name="length")
+    async def length(job: Job[str]) -> int:
+        return len(job.payload)
+
+    async with serving(worker), Publisher(**user) as publisher:
+        for each in (node, other):
+            await publisher.declare(Queue(each))
+        assert await chain(repeat.item(3), length).on(publisher).call(timeout=PATIENCE_SECONDS) == 3
+        assert await chain(repeat.item(3_000), length).on(publisher).call(timeout=PATIENCE_SECONDS) == 3_000
+        many = chain(group(*map(repeat.item, (1, 2_000, 3, 4_000))), lengths)
+        assert await many.call(timeout=PATIENCE_SECONDS) == [1, 2_000, 3, 4_000]
+        with pytest.raises(StanzaqError, match="is dead: parent-dead"):
+            await chain(repeat.item(-1), length).call(timeout=PATIENCE_SECONDS)
+        blocking = sync.Publisher(**user)
+        with blocking:
+            flow = sync.Flow(chain(repeat.item(5), length)).on(blocking)
+            assert await asyncio.to_thread(flow.call, timeout=PATIENCE_SECONDS) == 5
 
 
 async def test_scheduled(user: Account, caplog: pytest.LogCaptureFixture) -> None:

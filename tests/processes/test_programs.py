@@ -15,7 +15,7 @@ ALL_KINDS = '''\
 """What handlers, hooks and publishers may be."""
 import functools
 from collections.abc import AsyncIterator
-from stanzaq import CallNext, Job, Publisher, Retry, Task, Worker, sync
+from stanzaq import CallNext, Job, Publisher, Queue, Retry, Task, Worker, chain, group, sync
 from stanzaq.metrics import measured
 from stanzaq.telemetry import traced
 
@@ -82,7 +82,18 @@ async def call(publisher: Publisher, blocking: sync.Publisher) -> int:
     await declared.on(publisher).call(["a"])  # type: ignore[list-item]
     text: str = await declared.on(publisher).call([1]) + sync.Task(declared).on(blocking).call([1], timeout="1s")
     sync.Task(declared).send([text])  # type: ignore[list-item]
-    return await in_a_thread.call(text) + in_a_thread(Job(**{}))
+    totals: list[int] = await group(in_a_thread.item("a"), in_a_thread.item("b")).call()
+    total: int = await chain(coroutine.item({"a": 1}), coroutine, Task[dict[str, int], int]("last")).call() + sum(totals)
+    chain(in_a_thread.item("a"), in_a_thread)  # type: ignore[misc]
+    await publisher.declare(Queue("jobs", fair="key", lock="10m", max_items=5), create="update")
+    Queue("jobs", fair="keys")  # type: ignore[arg-type]
+    Queue("jobs", rates="1/s")  # type: ignore[call-arg]
+    return await in_a_thread.call(text) + in_a_thread(Job(**{})) + total
+
+@worker.schedule([1], every="1h", overlap="skip")
+@worker.task(Queue("scheduled", ordered=True), name="first")
+def scheduled(job: Job[list[int]]) -> int:
+    return sum(job.payload)
 
 async def publish(publisher: Publisher, blocking: sync.Publisher) -> str:
     reply = await publisher.publish("any", {"file": "cat.png"}, reply=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stanzaq import Job, Publisher, StanzaqError, Task, Worker, sync
+from stanzaq import Job, Publisher, StanzaqError, Task, Worker, group, sync
 from stanzaq.testing import TestBroker
 from stanzaq.worker.processes import _pickle
 
@@ -166,6 +166,12 @@ async def test_blocking() -> None:
     def thread(job: Job[int]) -> int:
         return blocking.call(Picture("a", job.payload), timeout="20s").width + len(blocking.send_many([Picture("b")]))
 
+    @made.task("flows")
+    def flows(job: Job[int]) -> list[int]:
+        flow = group(*(resize.item(Picture("a", side)) for side in range(job.payload)))
+        assert len(sync.Flow(flow).send(timeout="20s")) == job.payload
+        return [size.width for size in sync.Flow(flow).call(timeout="20s")]
+
     @made.task("loops")
     async def loop(_job: Job[int]) -> str:
         try:
@@ -176,6 +182,7 @@ async def test_blocking() -> None:
     made.task("pictures", name="resize")(_resize)
     async with TestBroker(made) as broker:
         assert await thread.call(6) == 7
+        assert await flows.call(3) == [0, 1, 2]
         assert (
             await loop.call(6) == f"{resize!r}: this would block the worker's own event loop: await stanzaq.Task there"
         )
@@ -184,5 +191,7 @@ async def test_blocking() -> None:
     closed = sync.Publisher("http://127.0.0.1:9", password="x")
     with closed, pytest.raises(TimeoutError):
         sync.Task(_resize).on(closed).send(Picture("a"), timeout=0.01)
+    with closed, pytest.raises(TimeoutError):
+        sync.Flow(_resize.item(Picture("a"))).on(closed).send(timeout=0.01)
     with pytest.raises(StanzaqError, match="has no connection here"):
         blocking.send(Picture("a"))

@@ -371,7 +371,7 @@ async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers with hooks and with tasks in library.md, and their tests, do what is said of them."""
     page = (Path(__file__).parents[3] / "docs" / "library.md").read_text()
     programs = dict(re.findall(r"```python\n# (\w+)\.py.*?\n(.*?)```", page, re.DOTALL))
-    for module in ("hooks", "thumbnails", "declared"):
+    for module in ("hooks", "thumbnails", "declared", "pictures"):
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
         exec(programs[module], vars(sys.modules[module]))  # noqa: S102
     for program, test in (("test_orders", "test_orders"), ("test_thumbnails", "test_album")):
@@ -381,6 +381,9 @@ async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = vars(sys.modules["declared"])
     async with TestBroker(declared["worker"]):
         assert await declared["resize"].call("cat.png") == "small-cat.png"
+    pictures = vars(sys.modules["pictures"])
+    async with TestBroker(pictures["worker"]) as broker:
+        assert await pictures["flow"].on(broker).call() == 2
 
 
 async def test_logs(caplog: pytest.LogCaptureFixture) -> None:
