@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.publisher import Publisher
-from stanzaq.transport.interface import Sender
+from stanzaq.transport.interface import Outcome, Sender
 
 
 class ConnectedPublisher(Publisher):
@@ -25,6 +25,10 @@ class ConnectedPublisher(Publisher):
         self._loop = asyncio.get_running_loop()
         self._running = asyncio.create_task(work)
         return self._running
+
+    async def find_end(self, node: str, id: str) -> Outcome:  # noqa: A002
+        """Return how an item has ended, as its publisher or an owner. Raises StanzaqError, `item-not-found` if it is not kept."""
+        return await self._read_answer(lambda sender: sender.outcome(node, id), f"the end of {id} was read")
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -441,10 +441,6 @@ class Publisher:
         """Delete a schedule, and return False if there is none; its items stay. Raises StanzaqError if the service refuses."""
         return await self._read_answer(lambda sender: sender.unschedule(node, id), f"{id} was deleted")
 
-    async def outcome(self, node: str, id: str) -> Outcome:  # noqa: A002
-        """Return how an item has ended, as its publisher or an owner. Raises StanzaqError, `item-not-found` if it is not kept."""
-        return await self._read_answer(lambda sender: sender.outcome(node, id), f"the end of {id} was read")
-
     async def _read_answer(self, ask: Callable[[Sender], Coroutine[Any, Any, _T]], done: str) -> _T:
         """Return the answer to a request; raises StanzaqError."""
         sender, running = self._open()

@@ -1,11 +1,12 @@
-"""The payload of an item that waited for others: what their handlers returned, as its header tells, or as their ends are kept.
+"""The payload of an item that waited for others: what their handlers returned, as a header tells, or as their ends are kept.
 
 Must not know what the handler does with it.
 """
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, get_args, get_origin
+
+import msgspec
 
 from stanzaq.errors import StanzaqError
 from stanzaq.payloads import JSON, TEXT, Unfit, check_json
@@ -18,13 +19,11 @@ _NULL: Final = Content(b"null", JSON)
 
 
 async def read(delivery: Delivery, wanted: Any, find: Find) -> Content:  # noqa: ANN401  (any type)
-    """Return the payload of an item: its own, or the results that are passed to it. Raises Unfit if one cannot be."""
-    how = delivery.headers.get(PASSED)
-    if how is None:
-        return delivery.content
+    """Return the results that are passed to an item with the header `PASSED`, as its payload. Raises Unfit if one cannot be."""
+    how = delivery.headers[PASSED]
     try:
-        parents = json.loads(delivery.headers["stanzaq-parents"])
-    except (KeyError, ValueError):
+        parents = msgspec.json.decode(delivery.headers["stanzaq-parents"])
+    except (KeyError, msgspec.DecodeError):
         msg = f"the item has the header {PASSED!r}, and waited for no other item"
         raise Unfit(msg) from None
     if how == PASSED_ONE:
@@ -63,7 +62,7 @@ def _write(result: Content) -> bytes:
     if result.type == JSON:
         return result.body
     try:
-        return json.dumps(result.body.decode()).encode()
+        return msgspec.json.encode(result.body.decode())
     except UnicodeDecodeError:
         msg = f"a result of {result.type} cannot be passed in a list: return text, or what JSON can say"
         raise Unfit(msg) from None

@@ -18,7 +18,7 @@ from stanzaq.job import Job
 from stanzaq.publisher.connected import ConnectedPublisher, current
 from stanzaq.publisher.publisher import make_item
 from stanzaq.retry import Reject, Release, Retry, decide_before, decide_return
-from stanzaq.transport.interface import TASK, Content, Delivery, Lock, Outcome, Outgoing, Progress, Transport
+from stanzaq.transport.interface import PASSED, TASK, Content, Delivery, Lock, Outcome, Outgoing, Progress, Transport
 from stanzaq.worker import passed
 from stanzaq.worker.batches import Batches
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
@@ -168,7 +168,7 @@ class Runs:
     async def find_end(self, node: str, item: str) -> Outcome:
         """Read how an item has ended, over the worker's connection. Raises StanzaqError."""
         assert self.publisher is not None
-        return await self.publisher.outcome(node, item)
+        return await self.publisher.find_end(node, item)
 
     def begin_no_more(self) -> None:
         """Let no further job begin. May be called from any thread, and while a handler blocks the event loop."""
@@ -410,7 +410,9 @@ class _Run:
         """Run the handler inside the middleware."""
         delivery, lock, chain = self._delivery, self.lock, self._chain
         try:
-            content = await passed.read(delivery, self._task.payload, self._runs.find_end)
+            content = delivery.content
+            if PASSED in delivery.headers:
+                content = await passed.read(delivery, self._task.payload, self._runs.find_end)
             payload: Any = payloads.decode(content, self._task.payload)
         except payloads.Unfit as error:
             # Raised where the handler would be called, inside the middleware. Until then a value: this one has frames.
