@@ -51,7 +51,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/thumbnails", status_code=202)
 async def ask(picture: Picture) -> dict[str, str]:
-    return {"result": f"/thumbnails/{await publisher.publish('thumbnails', picture)}"}
+    return {"result": f"/thumbnails/{await thumbnail.on(publisher).send(picture)}"}
 
 
 @app.get("/thumbnails/{id}")

@@ -26,7 +26,7 @@ class HandledTask(Task[P, R], Generic[P, R, Given, Returned]):
     ) -> None:
         """Be known as the handler is; `find` returns the publisher of the worker while it runs."""
         super().__init__(task.queue, task.name)
-        functools.update_wrapper(self, handler)
+        functools.update_wrapper(self, handler, updated=())
         self.handler = handler
         self._types = types
         self._find = find

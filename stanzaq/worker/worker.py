@@ -132,6 +132,7 @@ class Worker:
                 batch=batch,
                 wait=wait,
             )
+            self._keep(told.queue)
             self._tasks[node, name] = replace(task, name=name)
             # What the handler of a batch returns is no job's result.
             types = task.payload, Any if task.batch else payloads.result_type(handler)
@@ -142,13 +143,16 @@ class Worker:
             raise TypeError(msg)
         told: declared.Task[Any, Any] = declared.Task(queue, name)
         node = told.node
-        known = self._queues.setdefault(node, told.queue)
-        if told.queue.options and known.options and known != told.queue:
-            msg = f"{node} is declared twice, and differently: give its tasks one Queue"
-            raise ValueError(msg)
-        if told.queue.options:
-            self._queues[node] = told.queue
         return register
+
+    def _keep(self, queue: Queue) -> None:
+        """Note a queue and how it is declared; raises ValueError if it is declared otherwise already."""
+        known = self._queues.setdefault(queue.name, queue)
+        if queue.options and known.options and known != queue:
+            msg = f"{queue.name} is declared twice, and differently: give its tasks one Queue"
+            raise ValueError(msg)
+        if queue.options:
+            self._queues[queue.name] = queue
 
     def schedule(
         self,

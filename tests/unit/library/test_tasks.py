@@ -93,6 +93,17 @@ def test_functions() -> None:
     assert twice.handler is count.handler and (twice.node, repr(twice)) == ("b", "b")
     assert repr(resize) == "pictures (resize)"
 
+    class Named:
+        name, node = "an object's", "own"
+
+        def __call__(self, job: Job[int]) -> int:
+            return job.payload
+
+    handler = Named()
+    vars(handler)["name"] = "own"
+    named = made.task("c")(handler)
+    assert (named.node, named.name, named.handler) == ("c", "", handler)
+
 
 async def test_unknown_names() -> None:
     """An item of a name that the worker has no task for becomes a dead letter that says so, as one without a name."""
