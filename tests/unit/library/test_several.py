@@ -52,6 +52,7 @@ class Service:
     async def lock_seconds(self, node):
         return 60.0
 
+    def sender(self): pass
     async def pause(self): pass
     async def close(self): pass
 
