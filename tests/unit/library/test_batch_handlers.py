@@ -68,7 +68,7 @@ async def test_one_of_them_fails() -> None:
     """A handler that fails loses nothing: all that has no end of its own is tried again, what is done is done."""
     made, seen = worker(), []
 
-    @made.task("jobs", retry=Retry(2, delay=0), wait="20ms", never_retry=[KeyError])
+    @made.task("jobs", retry=Retry(2, delay=0), batch=6, wait="1s", never_retry=[KeyError])
     async def _jobs(jobs: list[Job[str]]) -> None:
         seen.append(sorted(job.payload for job in jobs))
         for job in jobs:
