@@ -19,7 +19,7 @@ MODULES = modules(FOLDER)
 
 ANSWERS_OF_THEIR_OWN = {
     "ok", "replayed", "duplicate", "stale", "older", "newer", "gone", "deleted", "no-owner", "too-many", "changed", "held",
-    "waiting", "refused", "measure", "received", "awaited", "ended", "unfinished", "unknown", "wide",
+    "waiting", "refused", "measure", "received", "awaited", "ended", "unfinished", "unknown", "wide", "outbox-full",
 }  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
