@@ -23,13 +23,11 @@ _EARLIER: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Busiest:
-    """The busiest hour, or the whole of a short interval, in ms since 1970; and all that came in it."""
+    """The busiest hour, or the whole of a short interval, in ms since 1970; and how many items arrived in it."""
 
     since: int
     until: int
     arrived: int
-    items: int
-    work_ms: float
     begin: int
     """Since when it is replayed."""
 
@@ -61,14 +59,10 @@ def find_busiest(rows: Sequence[Row], span: Span) -> Busiest:
             if room < 0 or row.hour - earlier.hour > _EARLIER:
                 break
             begin = max(span.begin, earlier.hour * HOUR_MS)
-    arrived, items = sum(row.arrived for row in of), sum(row.items for row in of)
-    if items > REPLAYED:
-        # Of more than can be replayed, the first part.
-        part = REPLAYED / items
-        until = since + max(1, int((until - since) * part))
-        arrived, items = round(arrived * part), REPLAYED
-        return Busiest(since, until, arrived, items, sum(map(work, of)) * part, begin)
-    return Busiest(since, until, arrived, items, sum(map(work, of)), begin)
+    # Of more than can be replayed, the first part.
+    part = min(1.0, REPLAYED / sum(row.items for row in of))
+    until = since + max(1, int((until - since) * part))
+    return Busiest(since, until, round(sum(row.arrived for row in of) * part), begin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,6 @@ class Rules:
     backoff: float = 1.0
     longest_rest_ms: float = _NEVER
 
-    @property
-    def bound(self) -> bool:
-        """Tell whether workers alone do not decide."""
-        return bool(self.max_in_flight or self.interval_ms)
-
     def rest(self, attempt: int) -> float:
         """Return how long an item rests after so many attempts."""
         return min(self.rest_ms * self.backoff ** (attempt - 1), self.longest_rest_ms)

@@ -52,7 +52,7 @@ class Prices:
 def report(facts: Facts, source: str, target_s: float, prices: Prices, zone: tzinfo) -> figures.Report:
     """Build the report of every node with activity, the most urgent first."""
     names = sorted(facts.peaks, key=lambda name: (-facts.peaks[name].arrived, name))
-    nodes = tuple(_node(_collect_seen(facts, name, target_s), prices, zone) for name in names)
+    nodes = tuple(_node(_collect_seen(facts, name), prices, zone) for name in names)
     gaps = tuple(figures.Gap(row.node, row.partition, row.after, row.before, row.records) for row in facts.gaps)
     begin, end = moment(facts.span.begin), moment(facts.span.end)
     full = _redis_full_days(facts, nodes)
@@ -80,7 +80,6 @@ class _Seen:
 
     name: str
     span: Span
-    target_s: float
     peaks: Row
     steps: list[Row]
     work: Row | None
@@ -121,12 +120,11 @@ class _Seen:
         return self.work.held_s / self.work.attempts if self.work else None
 
 
-def _collect_seen(facts: Facts, name: str, target_s: float) -> _Seen:
+def _collect_seen(facts: Facts, name: str) -> _Seen:
     memory = facts.memory.get(name)
     return _Seen(
         name=name,
         span=facts.span,
-        target_s=target_s,
         peaks=facts.peaks[name],
         steps=facts.steps[name],
         work=facts.work.get(name),

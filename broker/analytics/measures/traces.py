@@ -108,11 +108,7 @@ def gather(records: Iterable[Record], window: Window) -> Trace:
     What has no end yet, or never began, takes as long as another item, chosen by a fixed chance.
     """
     records, perished = list(records), AttemptEnd.PERISHED.value
-    known = [
-        max(0, each.closed - each.delivered)
-        for each in records
-        if each.closed is not None and each.delivered is not None and each.type != perished
-    ]
+    known = [took for each in records if (took := _held_ms(each)) is not None]
     if not known:
         return Trace(())
     chance = Random(0)  # noqa: S311  (no secret)
@@ -120,9 +116,8 @@ def gather(records: Iterable[Record], window: Window) -> Trace:
     last: dict[tuple[int, int], tuple[int, int]] = {}
     busy: list[float] = []
     for each in records:
-        held = chance.choice(known)
-        if each.closed is not None and each.delivered is not None and each.type != perished:
-            held = max(0, each.closed - each.delivered)
+        took = _held_ms(each)
+        held = chance.choice(known) if took is None else took
         if each.delivered is not None and each.delivered < window.begin:
             if each.type != perished:
                 busy.append(each.delivered + held)
@@ -140,3 +135,10 @@ def gather(records: Iterable[Record], window: Window) -> Trace:
             last[key] = start
     items = [Item(ready, tuple(held), expires) for ready, held, expires in begun.values()]
     return Trace(items, window.begin, window.since, window.until, tuple(busy), window.rules)
+
+
+def _held_ms(of: Record) -> int | None:
+    """Return how long an attempt took; None for one without an end, and for an item that nobody got."""
+    if of.closed is None or of.delivered is None or of.type == AttemptEnd.PERISHED.value:
+        return None
+    return max(0, of.closed - of.delivered)
