@@ -15,7 +15,7 @@ from stanzaq import logs
 from stanzaq.job import Job
 from stanzaq.publisher.connected import current
 from stanzaq.worker.callers import Callers
-from stanzaq.worker.task import Task
+from stanzaq.worker.registration import Registration
 
 log = logging.getLogger("stanzaq")
 
@@ -25,7 +25,7 @@ _DROPPED: Final = "the handler of a batch has returned a %s, which is dropped: g
 class Batches:
     """The batches of a task, of which at most one is open for further jobs."""
 
-    def __init__(self, task: Task, callers: Callers, concurrency: int) -> None:
+    def __init__(self, task: Registration, callers: Callers, concurrency: int) -> None:
         """Let a batch have as many jobs as the task says, and as run at once."""
         self._task, self._callers = task, callers
         self._most = min(task.batch, concurrency)

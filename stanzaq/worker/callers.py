@@ -13,8 +13,8 @@ from stanzaq import logs
 from stanzaq.job import Job
 from stanzaq.retry import ProcessDiedError, Retry
 from stanzaq.worker.processes import JobProcess, Processes
+from stanzaq.worker.registration import Handler, Registration
 from stanzaq.worker.returned import wait_until_done
-from stanzaq.worker.task import Handler, Task
 
 log = logging.getLogger("stanzaq")
 
@@ -30,7 +30,7 @@ Begin = Callable[[], Awaitable[None]]
 class Callers:
     """Calls handlers, as many as jobs run at once."""
 
-    def __init__(self, tasks: Collection[Task], concurrency: int) -> None:
+    def __init__(self, tasks: Collection[Registration], concurrency: int) -> None:
         """Start no thread or process yet."""
         self._concurrency = concurrency
         self._places = asyncio.Semaphore(concurrency)
@@ -42,7 +42,7 @@ class Callers:
         """Start what a first job would wait for. Raises NotStartedError if handlers run in processes, and none can be started."""
         await self._processes.start()
 
-    async def call(self, task: Task, job: Job[Any], begin: Begin, batch: list[Job[Any]] | None = None) -> Any:  # noqa: ANN401  (what a handler returns)
+    async def call(self, task: Registration, job: Job[Any], begin: Begin, batch: list[Job[Any]] | None = None) -> Any:  # noqa: ANN401  (what a handler returns)
         """Run the handler of a task until its work has ended; raises what it raises, and TimeoutError after the task's timeout.
 
         It gets the job, or the batch whose first one that is.
@@ -68,7 +68,7 @@ class Callers:
 
     async def _begin_elsewhere(
         self,
-        task: Task,
+        task: Registration,
         job: Job[Any],
         given: Any,  # noqa: ANN401  (what the handler takes)
         begin: Begin,
@@ -113,7 +113,7 @@ class Callers:
 
 
 async def _limit(
-    task: Task, job: Job[Any], work: Coroutine[Any, Any, Any], end: Callable[[], Awaitable[None]] | None = None
+    task: Registration, job: Job[Any], work: Coroutine[Any, Any, Any], end: Callable[[], Awaitable[None]] | None = None
 ) -> Any:  # noqa: ANN401
     """Wait for the work on a job, at most for its task's timeout; then `end` what goes on."""
     if task.timeout is None:

@@ -24,8 +24,8 @@ from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.retry import UnsentError
 from stanzaq.worker.handled import HandledTask
+from stanzaq.worker.registration import Registration, name_of
 from stanzaq.worker.returned import is_pending, wait_until_done
-from stanzaq.worker.task import Task, name_of
 
 _NAME: Final = "stanzaq-handlers"
 
@@ -67,7 +67,7 @@ class JobProcess:
         """Call a function there. Raises BrokenExecutor if the process has died."""
         return self._pool.submit(function, *arguments)
 
-    def count(self, task: Task, jobs: int) -> None:
+    def count(self, task: Registration, jobs: int) -> None:
         """Count jobs of a task, after which the process may have run enough of them."""
         key = task.node, task.name
         self._jobs[key] += jobs
@@ -88,7 +88,7 @@ class JobProcess:
 class Processes:
     """The processes of one worker, started when they are needed and kept."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Registration]) -> None:
         """Prepare for these tasks; start nothing yet."""
         self._tasks = tasks
         self._all: set[JobProcess] = set()
@@ -141,7 +141,7 @@ class Processes:
             raise NotStartedError(fault)
         return process
 
-    def submit(self, process: JobProcess, task: Task, given: Job[Any] | list[Job[Any]]) -> "Future[Any]":
+    def submit(self, process: JobProcess, task: Registration, given: Job[Any] | list[Job[Any]]) -> "Future[Any]":
         """Run a task's handler in a process that was taken. Raises TypeError if what it is given cannot be sent there."""
         jobs = [given] if isinstance(given, Job) else given
         apart = [job.apart() for job in jobs]

@@ -24,7 +24,7 @@ from stanzaq.worker.batches import Batches
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
 from stanzaq.worker.hooks import Hooks, Run
 from stanzaq.worker.processes import NotStartedError
-from stanzaq.worker.task import Task
+from stanzaq.worker.registration import Registration
 
 log = logging.getLogger("stanzaq")
 
@@ -59,7 +59,7 @@ class Runs:
     def __init__(
         self,
         transport: Transport,
-        tasks: Collection[Task],
+        tasks: Collection[Registration],
         concurrency: int,
         hooks: Hooks = Hooks(),  # noqa: B008  (a value)
     ) -> None:
@@ -71,7 +71,7 @@ class Runs:
         self._callers = Callers(tasks, concurrency)
         self._concurrency = concurrency
         self._hooks = hooks
-        self._tasks = defaultdict[str, dict[str, tuple[Task, Run]]](dict)
+        self._tasks = defaultdict[str, dict[str, tuple[Registration, Run]]](dict)
         for task in tasks:
             self._tasks[task.node][task.name] = self._prepare(task)
         self._runs: dict[Lock, _Run] = {}
@@ -98,11 +98,11 @@ class Runs:
         if self._leaving:
             run.stop(self._leaving)
 
-    def _prepare(self, task: Task) -> tuple[Task, Run]:
+    def _prepare(self, task: Registration) -> tuple[Registration, Run]:
         """Return a task with what runs it inside all middleware."""
         return task, self._hooks.around(self._caller_of(task))
 
-    def _refuse(self, node: str, name: str) -> tuple[Task, Run]:
+    def _refuse(self, node: str, name: str) -> tuple[Registration, Run]:
         """Return what makes a dead letter of an item: the worker has no task of its name."""
         tasks = self._tasks[node]
         known = ", ".join(repr(each) if each else "one without a name" for each in sorted(tasks))
@@ -124,7 +124,7 @@ class Runs:
         if not runs:
             del self._of_item[lock.node, lock.item]
 
-    def _caller_of(self, task: Task) -> Run:
+    def _caller_of(self, task: Registration) -> Run:
         """Return what runs a job of a task inside all middleware."""
         if task.batch:
             return partial(self._call_with_others, Batches(task, self._callers, self._concurrency))
@@ -138,7 +138,7 @@ class Runs:
         if result is not None:
             job._returned[:] = [result]  # noqa: SLF001  (the same package's)
 
-    async def _call(self, task: Task, job: Job[Any]) -> None:
+    async def _call(self, task: Registration, job: Job[Any]) -> None:
         """Call the handler, inside all middleware; raises what it raises."""
         if isinstance(job.payload, payloads.Unfit):
             # A new one: the frames of a fault that is raised refer to the job.
@@ -233,7 +233,7 @@ class Runs:
 class _Run:
     """One delivery, from its arrival until the service has confirmed its outcome."""
 
-    def __init__(self, runs: Runs, transport: Transport, task: Task, delivery: Delivery, chain: Run) -> None:
+    def __init__(self, runs: Runs, transport: Transport, task: Registration, delivery: Delivery, chain: Run) -> None:
         self.node, self.lock = task.node, delivery.lock
         self._runs = runs
         self._transport = transport

@@ -28,9 +28,9 @@ from stanzaq.transport.interface import Content, Transport
 from stanzaq.worker import processes
 from stanzaq.worker.handled import HandledTask, Register
 from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
+from stanzaq.worker.registration import MOST_JOBS, Classes, Registration, RunIn, name_of
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
-from stanzaq.worker.task import MOST_JOBS, Classes, RunIn, Task, name_of
 
 log = logging.getLogger("stanzaq")
 
@@ -79,7 +79,7 @@ class Worker:
         self._grace = seconds(grace)
         self._create = check_create(create)
         self._queues: dict[str, Queue] = {}
-        self._tasks: dict[tuple[str, str], Task] = {}
+        self._tasks: dict[tuple[str, str], Registration] = {}
         self._schedules: dict[tuple[str, str], tuple[Content, When]] = {}
         self._hooks = Hooks()
         self._publisher: ConnectedPublisher | None = None
@@ -120,7 +120,7 @@ class Worker:
             if (node, name) in self._tasks:
                 msg = f"{node} has a task {name + ' ' if name else ''}already: {self._tasks[node, name].handler!r}"
                 raise ValueError(msg)
-            task = Task.make(
+            registration = Registration.make(
                 node,
                 handler,
                 retry=retry,
@@ -133,9 +133,9 @@ class Worker:
                 wait=wait,
             )
             self._keep(told.queue)
-            self._tasks[node, name] = replace(task, name=name)
+            self._tasks[node, name] = replace(registration, name=name)
             # What the handler of a batch returns is no job's result.
-            types = task.payload, Any if task.batch else payloads.result_type(handler)
+            types = registration.payload, Any if registration.batch else payloads.result_type(handler)
             return HandledTask(told, handler, types, lambda: self._publisher)
 
         if not (isinstance(queue, Queue) or (queue and isinstance(queue, str))):

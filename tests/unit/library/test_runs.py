@@ -18,8 +18,8 @@ from stanzaq.job import Job
 from stanzaq.payloads import BYTES, JSON, XML
 from stanzaq.retry import Reject, Release, Retry
 from stanzaq.transport.interface import Content, Delivery, Hints, Lock, Outgoing, Prepare, Progress, Receiver
+from stanzaq.worker.registration import Handler, Registration, choose_place
 from stanzaq.worker.runs import Runs
-from stanzaq.worker.task import Handler, Task, choose_place
 from tests.references import uncollected
 from tests.waiting import PATIENCE_SECONDS
 
@@ -108,7 +108,7 @@ def runs(service: Service, handler: Handler, *, concurrency: int = 5, **more: An
     """Make the runs of a worker with one task."""
     given = {"retry": Retry(delay="2s", jitter=False), "timeout": None, "payload": Any, **more}
     given["run_in"] = choose_place(handler, given.get("run_in"))
-    return Runs(service, [Task("jobs", handler, **given)], concurrency)
+    return Runs(service, [Registration("jobs", handler, **given)], concurrency)
 
 
 async def prepare(_node: str, *, missing: bool) -> None:

@@ -1,4 +1,4 @@
-"""A task: the function that processes the items of one node, and what it may be. Must not know who calls it, nor how."""
+"""A registration: the function that processes the items of one node, and its settings. Must not know who calls it, nor how."""
 
 import functools
 import inspect
@@ -25,7 +25,7 @@ Classes = Collection[type[Exception]]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Registration:
     """The handler of a node's items, or of those that bear the `name`, and its settings; `timeout` is in seconds or None.
 
     One that takes a list gets up to `batch` jobs, `wait` seconds after the first one at the latest; otherwise `batch` is 0.
@@ -57,7 +57,7 @@ class Task:
         max_jobs_per_process: int | None,
         batch: int | None,
         wait: Duration | None,
-    ) -> "Task":
+    ) -> "Registration":
         """Check what a user registers; raises TypeError or ValueError with the handler's name and what to write."""
         name = name_of(handler)
         if inspect.isclass(handler) or not callable(handler):
