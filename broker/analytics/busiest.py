@@ -78,10 +78,7 @@ class Credit:
 
 
 def find_credit(censuses: Sequence[Row], peaks: Row, busiest: Busiest, now: int | None) -> Credit:
-    """Return the credit of the census nearest to the busiest hour, at least what was at work.
-
-    The limit of a lease or a link is not in a census, but what it held was at work.
-    """
+    """Return the credit of the census nearest to the busiest hour, at least what was at work."""
     middle = (busiest.since + busiest.until) / 2
     nearest = min(censuses, key=lambda row: abs(row.at - middle), default=None)
     at_work = round(peaks.in_flight_most)

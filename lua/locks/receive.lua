@@ -3,12 +3,12 @@
 -- after the token `after`, at most `most` each and about `max_bytes` of payload in all. A `limit` of `*` is the subscription's own credit;
 -- with an empty one the caller only looks, and with `0` it asks whether there is something to take. Locks last `lock_ms`, or the node's
 -- lock time. A subscription waits here for its `process` to be woken, if it names one, as soon as it could take more. A `lease`, which
--- only the first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. A `selector` of `=` is the
--- one that is known here. With `references` of a `collection` items are locked under these, one under each, until the queue's time `deadline`.
+-- only the first partition knows, must not have ended, and is extended by so many ms; `0` leaves it as it is. With it goes the `credit` of a
+-- link, which changes without a call. A `selector` of `=` is the one that is known here. With `references` of a `collection` items are locked under these, one under each, until the queue's time `deadline`.
 -- Returns the end of the lease, the items, whether there are more, how many the subscription holds here, its credit, its selector, about how
 -- many more may go out to it if it asked that, whether it gets nothing because the partition has an owner, the present time, and the
 -- references under which it has no lock.
--- ARGV: now revision frontend number retry most max_bytes | subid jid lease limit lock_ms after process selector references collection deadline
+-- ARGV: now revision frontend number retry most max_bytes | subid jid lease credit limit lock_ms after process selector references collection deadline
 -- RETURNS: ok stale gone deleted | lease-over ok(until_ms items(item token attempt deadline_ms publisher body key published_ms untried reply [waited_ms])
 --   more locks credit selector waits owner now_ms references)
 local refusal = partition.load()
@@ -24,10 +24,10 @@ local function unused(row)
   return names
 end
 
--- The credit of a link, which changes without a call, is shown with the subscription.
+-- Shows the credit of a link with its subscription.
 local function show_credit(row, subscriber)
-  local limit = tonumber(row.limit)
-  if not (subscriber and limit and limit > 0) or subscriber.limit == limit then return end
+  local limit = tonumber(row.credit)
+  if not (subscriber and limit) or subscriber.limit == limit then return end
   subscriber.limit = limit
   subscriptions.put(subscriber)
 end

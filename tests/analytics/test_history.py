@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from broker.analytics import census, collection, history, inputs
 from broker.analytics.collection import Collected, ShortestRetention, collect
-from broker.analytics.faults import Unreadable, unreadable
+from broker.analytics.faults import Unreadable, translate_faults, unreadable
 from broker.analytics.folder import Folder
 from broker.analytics.history import MARK, Commit, History, claim_history, open_history
 from broker.analytics.source.offsets import Id
@@ -270,6 +273,35 @@ def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path, monkeypat
     assert tuple(gap) == ("jobs", "ab12", 0, f"{T0 + 99_000}-0", f"{T0 + 149_000}-0", 30)
 
 
+@contextmanager
+def full_disk(spark: SparkSession) -> Iterator[None]:
+    """Let Java write nothing, as on a disk without room."""
+    java = spark.sparkContext._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    before = resource.prlimit(java, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(java, resource.RLIMIT_FSIZE, before)
+
+
+def test_full_disk(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """A disk without room is told in one line; the history stays as it was, and the next collection has each record once."""
+    out = tmp_path / "history"
+    journals.write(JOBS, 100)
+    collect(journals.url, str(out), spark=spark)
+    before = open_history(spark, str(out)).commit
+    journals.write(JOBS, 50, first=100)
+    with (
+        full_disk(spark),
+        pytest.raises(Unreadable, match=r"^files cannot be written or read \(.*\): see .* has room"),
+        translate_faults(),
+    ):
+        collect(journals.url, str(out), spark=spark)
+    assert open_history(spark, str(out)).commit == before
+    collect(journals.url, str(out), spark=spark)
+    assert attempts(spark, out) == list(range(150))
+
+
 COLLECT = """
 import sys
 from broker.analytics.collection import collect
@@ -312,6 +344,9 @@ def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals) -> No
     queue.open(revision=2, keep_items=100)
     queue.subscribe("w@x/a", 3, revision="2")
     queue.publish(*(f"i{number}" for number in range(8)), revision="2")
+    queue.subscribe("lease@x/a", 4, "pulled", revision="2")
+    queue.subscribe("link@x/a", 0, "pulled", revision="2")
+    queue.run("receive", queue.receiving("link@x/a", 0, lease="0", credit=5), revision="2")
     queue.run("retract", queue.asked("w@x/a", "i0"), revision="2")
     queue.run("unlock", queue.given_back("w@x/a", "i1", delay_ms=60_000), revision="2")
     queue.publish("i7", body="again", revision="2")
@@ -320,7 +355,7 @@ def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals) -> No
     assert sorted(row["item"] for row in found.waiting.collect()) == ["i1", "i5", "i6", "i7"]
     (row,) = found.census.collect()
     assert (row["waiting"], row["in_flight"]) == (stats[0], stats[3]) == (4, 3)
-    assert (row["credit"], row["subscribers"], row["journal_length"], row["journal_max"]) == (3, 1, 2, 1000)
+    assert (row["credit"], row["subscribers"], row["journal_length"], row["journal_max"]) == (3 + 4 + 5, 3, 2, 1000)
     assert row["journal_first"] < row["journal_last"] and row["used_memory"] > 0
     assert found.attempts.count() == 2 and found.gaps.count() == 0
     found.attempts.unpersist()

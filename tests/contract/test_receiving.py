@@ -380,6 +380,18 @@ async def test_not_alone_any_more(
     await door.until(lambda: len(door.deliveries) == 3)
 
 
+@pytest.mark.parametrize("partitions", ["1", "4"])
+async def test_credit_of_a_link(make_nameless: MakeNameless, node: str, partitions: str) -> None:
+    """What a link may hold now is its credit, which the census of a report counts, over several partitions too."""
+    core = await make_nameless()
+    await declared(core, node, stanzaq__partitions=partitions)
+    jid = await leased(core, node, 0)
+    for limit in (7, 0):
+        assert isinstance(await core.ask(Receive(node, ALICE, jid, 60_000, limit=limit)), Received)
+        counted = await core.ask(Stats(node, ALICE))
+        assert isinstance(counted, Counted) and counted.credit_free == limit
+
+
 async def test_collection(make_nameless: MakeNameless, node: str) -> None:
     """R12, guarantee 3: a lease of a collection works on all queues below it, later ones too, with one credit."""
     one, two = await make_nameless(), await make_nameless()

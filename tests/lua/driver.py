@@ -590,7 +590,7 @@ class Queue:
         """Return the row of a receive; its own credit, the default limit, is found by its lease."""
         own = {"limit": "*", "lease": "0"} if limit == "" else {"limit": limit, "lease": ""}
         about = {"subid": subid(jid), "jid": jid, "lock_ms": "", "after": 0, "process": "", "selector": "="}
-        about |= {"references": "", "collection": TOP, "deadline": self.now + 3000}
+        about |= {"references": "", "collection": TOP, "deadline": self.now + 3000, "credit": ""}
         return about | own | more
 
     def looking(self, jid: str) -> dict[str, Any]:

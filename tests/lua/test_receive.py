@@ -68,7 +68,7 @@ def test_owned(queue: Queue) -> None:
 
 
 def test_limit_and_lock_time(queue: Queue) -> None:
-    """A link names its limit, which is shown as its credit, and how long it locks."""
+    """A link names its limit, its credit, which is shown, and how long it locks."""
     queue.subscribe(LEASE, 0, "pulled")
     queue.publish(*"abcde")
     assert items(queue, 2, lease="0", lock_ms=10_000) == ["a", "b"]
@@ -76,7 +76,7 @@ def test_limit_and_lock_time(queue: Queue) -> None:
     assert items(queue, 3) == ["a", "b", "c"]
     assert [row[3] for row in queue.locks(LEASE)] == [queue.now + 10_000] * 2 + [queue.now + 60_000]
     assert items(queue, 1) == ["a", "b", "c"]
-    queue.receive(LEASE, 7, lease="0")
+    queue.receive(LEASE, 0, lease="0", credit=7)
     assert queue.receive(LEASE)[5] == 7
     queue.now += 10_000
     assert sorted(notice[2] for notice in queue.expire().notices if notice[0] == "unlocked") == ["a", "b"]

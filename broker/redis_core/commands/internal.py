@@ -122,7 +122,8 @@ class LogExtent:
 class ReceiveFrom:
     """Receive from one partition; its sender has seen what was locked up to the token `after`.
 
-    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long. With a `limit` items are
+    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long; the `credit` of a link is
+    shown there. With a `limit` items are
     locked until so many are held there, up to the subscription's own credit for OWN_CREDIT. `process` is woken when there may be
     more. `below`: the partition belongs to a leaf below the subscribed collection, whose `selector` it is told, as it was read;
     items are locked under the references of a `loan` of the collection, whatever the limit.
@@ -141,6 +142,7 @@ class ReceiveFrom:
     incarnation: str = ""
     below: bool = False
     loan: Loan | None = None
+    credit: int | None = None
 
 
 OWN_CREDIT = -1
@@ -186,7 +188,7 @@ class ReceiveNow:
         limit = OWN_CREDIT if command.limit is None else command.limit
         after = command.only[2] - 1 if command.only else next(iter(command.after.values()), 0)
         about = command.node, command.sender, command.jid, command.lease_ms or 0
-        return ReceiveFrom(*about, limit if self.takes else None, command.lock_ms, after, self.process)
+        return ReceiveFrom(*about, limit if self.takes else None, command.lock_ms, after, self.process, credit=command.limit)
 
 
 @frozen

@@ -170,6 +170,7 @@ def _receive_row(command: ReceiveFrom, _record: NodeRecord) -> Values:
         command,
         subid=subid(command.jid),
         lease="" if command.lease_ms is None else command.lease_ms,
+        credit="" if command.credit is None else command.credit,
         # The queue's owners may look at another's pull subscription: that does not hand it items.
         limit=limit if bare_jid(command.jid) == bare_jid(command.sender) else "",
         references=" ".join(command.loan.names) if command.loan else "",
@@ -180,7 +181,7 @@ def _receive_row(command: ReceiveFrom, _record: NodeRecord) -> Values:
 
 def _pass_on_row(command: PassOn, _record: NodeRecord) -> Values:
     nothing: Values = dict.fromkeys(
-        ("jid", "lease", "limit", "lock_ms", "process", "references", "collection", "deadline"), ""
+        ("jid", "lease", "credit", "limit", "lock_ms", "process", "references", "collection", "deadline"), ""
     )
     return {"subid": command.subid, "after": NO_TOKEN, "selector": _AS_IT_IS, **nothing}
 

@@ -54,7 +54,8 @@ class Receiver:
             return GONE
         command, collects, takes = now.command, record.config.collects, now.takes
         first = record.partition(FIRST_PARTITION)
-        asked = replace(_part(now, first, 0 if takes and not collects else None), lease_ms=command.lease_ms or 0)
+        looks = _part(now, first, 0 if takes and not collects else None)
+        asked = replace(looks, lease_ms=command.lease_ms or 0, credit=command.limit)
         begun: Outcome = await ask_pipeline(self._pipeline(first), asked)
         if not isinstance(begun, ReceivedFrom):
             return begun
