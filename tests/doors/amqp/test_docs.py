@@ -31,6 +31,8 @@ def served(commands: str, redis: RedisServer, directory: Path) -> Iterator[int]:
     """Run the commands of a server, and return its port."""
     port, own = free_port(), {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
     own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}", "STANZAQ_AMQP_BIND": f"127.0.0.1:{port}"}
+    # Alice owns the nodes of other tests on the same Redis.
+    own |= {"STANZAQ_NODE_QUOTA": "100000"}
     script = "set -eu\n" + commands.replace("redis://127.0.0.1:6379/0", redis.url)
     with (directory / "log").open("wb") as log:
         server = subprocess.Popen(
