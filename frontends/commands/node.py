@@ -180,7 +180,7 @@ def _admitted(members: list[str] | None, publishers: list[str] | None) -> dict[J
 def node_grant(
     name: Name, member: Members = None, publisher: Publishers = None, config: Config = None, *, as_json: Json = False
 ) -> None:
-    """Admit workers (members) and publishers to a node.
+    """Admit workers (members) and publishers to a node: accounts, or all accounts of a domain, such as example.org.
 
     Example: stanzaq node grant jobs --member juliet@example.org --publisher romeo@example.org
     """

@@ -43,6 +43,7 @@ from broker.model.nodes.nodes import Affiliation
 from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
+    AffiliationList,
     Browsed,
     Counted,
     Declared,
@@ -56,6 +57,7 @@ from broker.model.results import (
     Renewed,
     Retracted,
     Subscribed,
+    SubscriptionList,
     Unaffiliated,
     Unlocked,
     Unsubscribed,
@@ -222,6 +224,28 @@ async def test_outcast(core: RedisCore, door: Door, node: str) -> None:
     assert [d.subscriber for d in door.deliveries] == [W1, W2]
     for command in (Retract(node, W1, "a"), Retract(node, W1, "none"), Subscribe(node, W1, W1, 1), Locks(node, W1)):
         assert problem(await core.ask(command)) is Problem.FORBIDDEN
+
+
+async def test_domain(core: RedisCore, node: str) -> None:
+    """P3, P9, P10: an affiliation of a domain holds for its accounts that have none of their own, in lists too."""
+    await core.ask(Declare(node, ALICE, {"pubsub#access_model": ("whitelist",)}))
+    w3, far = Jid("w3@x/c"), Jid("w@elsewhere/a")
+    await core.ask(Affiliate(node, ALICE, {Jid("x"): "member", bare_jid(W2): "outcast"}))
+    for jid in (W1, w3):
+        assert isinstance(await core.ask(Subscribe(node, jid, jid, 1)), Subscribed)
+    assert problem(await core.ask(Subscribe(node, W2, W2, 1))) is Problem.FORBIDDEN
+    assert problem(await core.ask(Subscribe(node, far, far, 1))) is Problem.CLOSED_NODE
+    for jid, affiliation in ((W1, Affiliation.MEMBER), (W2, Affiliation.OUTCAST)):
+        held = await core.ask(Affiliations(jid, None))
+        assert isinstance(held, AffiliationList) and (node, affiliation) in held.affiliations
+    listings: list[Any] = [await core.ask(Nodes(jid)) for jid in (W1, W2, far)]
+    assert [node in listing.nodes for listing in listings] == [True, False, False]
+    # Its accounts lose their subscriptions with it, but for those that have an affiliation of their own.
+    await core.ask(Affiliate(node, ALICE, {bare_jid(w3): "publisher"}))
+    assert await core.ask(Affiliate(node, ALICE, {Jid("x"): "outcast"})) == Done()
+    assert problem(await core.ask(Locks(node, W1))) is Problem.FORBIDDEN
+    listed = await core.ask(ListSubscribers(node, ALICE))
+    assert isinstance(listed, SubscriptionList) and [each.jid for each in listed.subscriptions] == [w3]
 
 
 async def test_limits(core: RedisCore, node: str) -> None:

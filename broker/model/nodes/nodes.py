@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid, Partition, domain
 from broker.model.nodes.fields import Option
 from broker.model.nodes.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -21,7 +21,7 @@ _BY_ATTRIBUTE: Final = {option.attribute: option for option in OPTIONS}
 
 
 class Affiliation(Enum):
-    """The affiliation of a bare JID with a node (XEP-0060 §4.1)."""
+    """The affiliation of a bare JID with a node (XEP-0060 §4.1), or of all accounts of a domain that have none of their own."""
 
     OWNER = "owner"
     PUBLISHER = "publisher"
@@ -29,6 +29,11 @@ class Affiliation(Enum):
     MEMBER = "member"
     NONE = "none"
     OUTCAST = "outcast"
+
+
+def names_of(jid: Jid) -> tuple[Jid, ...]:
+    """Return under which names a bare JID has an affiliation: the first one that a node lists decides."""
+    return jid, Jid(domain(jid))
 
 
 READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
@@ -148,8 +153,9 @@ class NodeRecord:
         return replace(self, affiliations={**self.affiliations, **dict.fromkeys(admins, Affiliation.OWNER)})
 
     def affiliation(self, jid: Jid) -> Affiliation:
-        """Return the affiliation of a bare JID."""
-        return self.affiliations.get(jid, Affiliation.NONE)
+        """Return the affiliation of a bare JID: its own, or that of its domain."""
+        found = (self.affiliations[each] for each in names_of(jid) if each in self.affiliations)
+        return next(found, Affiliation.NONE)
 
     def lets_read(self, affiliation: Affiliation) -> bool:
         """Return whether who has this affiliation may read the node, and subscribe to it without being asked for more."""

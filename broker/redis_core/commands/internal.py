@@ -188,7 +188,9 @@ class ReceiveNow:
         limit = OWN_CREDIT if command.limit is None else command.limit
         after = command.only[2] - 1 if command.only else next(iter(command.after.values()), 0)
         about = command.node, command.sender, command.jid, command.lease_ms or 0
-        return ReceiveFrom(*about, limit if self.takes else None, command.lock_ms, after, self.process, credit=command.limit)
+        return ReceiveFrom(
+            *about, limit if self.takes else None, command.lock_ms, after, self.process, credit=command.limit
+        )
 
 
 @frozen

@@ -5,7 +5,7 @@ Each takes a few calls; their order is safe against a crash at any point. Must n
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -261,13 +261,19 @@ class NodeService:
         renewed = await self._store.read_with_admins(node)
         if renewed is not None:
             await self._store.open(renewed)
-            jids = [each for jid in changes for each in await self._store.find_subscribed_jids(jid, node)]
+            jids = [each for jid in changes for each in await self._subscribed_as(jid, node)]
             await self._end_forbidden(renewed, jids)
             await self._tree_events.apply_above(renewed)
             await self._subscriptions.decide_pending(node)
         return None
 
-    async def _end_forbidden(self, record: NodeRecord, jids: list[Jid]) -> None:
+    async def _subscribed_as(self, jid: Jid, node: str) -> Collection[Jid]:
+        """Return the JIDs of a bare JID, or of all accounts of a domain, that are subscribed to a node."""
+        if domain(jid) != jid:
+            return await self._store.find_subscribed_jids(jid, node)
+        return [each for each in await self._subscribers(node) if domain(bare_jid(each)) == jid]
+
+    async def _end_forbidden(self, record: NodeRecord, jids: Collection[Jid]) -> None:
         """End the subscriptions of JIDs that may no longer subscribe, with all that they hold, and notify them."""
         for jid in jids:
             if refusal(LogExtent(record.name, jid, 0), record) is None:

@@ -15,7 +15,7 @@ import structlog
 from broker import keys
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition, bare_jid, domain, resource
-from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, to_stored
+from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, names_of, to_stored
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.pull_subscriptions import is_lease_record
 from broker.model.nodes.quotas import counts_for
@@ -404,10 +404,11 @@ class NodeStore:
 
     async def access(self, names: Sequence[str], jid: Jid) -> list[tuple[str, str]]:
         """Return the stored affiliation of a bare JID with each node, and its access model; empty for the defaults."""
-        standings = [("HGET", keys.of_node("affiliations", name), jid) for name in names]
+        standings = [("HMGET", keys.of_node("affiliations", name), *names_of(jid)) for name in names]
         models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]
-        found = [(word or b"").decode() for word in await self._server.commands([*standings, *models])]
-        return list(zip(found[: len(names)], found[len(names) :], strict=True))
+        found = await self._server.commands([*standings, *models])
+        words = [next(filter(None, each), b"").decode() for each in found[: len(names)]]
+        return list(zip(words, ((model or b"").decode() for model in found[len(names) :]), strict=True))
 
     async def find_unfinished(self, names: Sequence[str]) -> set[str]:
         """Return the nodes with members of groups or with requests for subscriptions: steps about these may be unfinished."""
@@ -484,15 +485,16 @@ class NodeStore:
         return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
     async def affiliations_of(self, jid: Jid) -> list[tuple[str, Affiliation]]:
-        """Return a bare JID's affiliations, at most `MOST_PER_JID`; outdated entries are removed from its index.
+        """Return a bare JID's affiliations, at most `MOST_PER_JID` of its own; outdated entries are removed from its index.
 
         An affiliation that this version does not know is left out.
         """
-        entries = [(jid, name) for name in await self.affiliated.members(jid)]
+        # One of its own is the last, and so overrides its domain's.
+        entries = [(each, name) for each in reversed(names_of(jid)) for name in await self.affiliated.members(each)]
         found = dict(zip(entries, await self._affiliations(entries), strict=True))
         await self.affiliated.check([entry for entry, value in found.items() if value is None], self._has_affiliation)
         known = {each.value.encode(): each for each in Affiliation}
-        return sorted((name, known[value]) for (_, name), value in found.items() if value in known)
+        return sorted({name: known[value] for (_, name), value in found.items() if value in known}.items())
 
     async def _remove_noted(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
         """Remove noted entries whose change failed; entries known before stay."""

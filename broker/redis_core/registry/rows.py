@@ -452,7 +452,7 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
         return row.leaf_only if record.config.collects else None
     if record.destinations and not may.is_for_lease(command, record):
         return internal.GONE
-    affiliation = record.affiliations.get(bare_jid(getattr(command, "sender", "")), Affiliation.NONE)
+    affiliation = record.affiliation(bare_jid(getattr(command, "sender", "")))
     if affiliation is Affiliation.OUTCAST:
         return may.OUTCAST
     if row.leaf_only and record.config.collects:

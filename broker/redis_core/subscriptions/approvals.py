@@ -19,7 +19,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items.items import ApprovalAsked, Notice, SubscriptionChanged
-from broker.model.names import Jid, bare_jid
+from broker.model.names import Jid, bare_jid, domain
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.problems import Problem
@@ -86,7 +86,10 @@ class Approvals:
         asked = _subscription(command.node, command.jid, State.PENDING)
         if first:
             # Once for a bare JID: a worker that returns under new resources makes the same request.
-            owners = [jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER]
+            # A domain reads no messages.
+            owners = [
+                jid for jid, has in record.affiliations.items() if has is Affiliation.OWNER and domain(jid) != jid
+            ]
             for owner in owners[:_ASKED_MOST]:
                 self._notify(ApprovalAsked(owner, asked))
         # An owner may have decided before the request was stored.
