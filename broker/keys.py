@@ -1,6 +1,7 @@
 """THE table of Redis keys: name, type, holder, meaning and bound of each.
 
-All names of keys come from here; operations receive keys and never build one. Must not know how a key is used.
+All names of keys come from here; operations receive keys and never build one. A process serves one service, whose keys begin
+with one prefix. Must not know how a key is used.
 """
 
 from dataclasses import dataclass
@@ -596,7 +597,25 @@ SERVICE: Final = "service"
 QOS: Final = "qos"
 """Hash tag of prepared messages: they may be for any node, and share common limits."""
 
+PREFIX: Final = "sq"
+"""What keys begin with unless a service has a prefix of its own."""
+
+_prefix = PREFIX
+
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{} \t\r\n"})
+
+
+def use_prefix(prefix: str) -> None:
+    """Let all keys that this process names from now on begin with a service's prefix."""
+    global _prefix  # noqa: PLW0603  (a process serves one service)
+    if prefix != _prefix:
+        _prefix = prefix
+        all_of_partition.cache_clear()
+
+
+def prefix() -> str:
+    """Return what keys begin with in this process."""
+    return _prefix
 
 
 def escape(text: str) -> str:
@@ -619,11 +638,14 @@ def describe_other_format(found: int) -> tuple[str, str]:
     fault = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}"
     if found > FORMAT:
         return fault, f"install a version of stanzaq that keeps format {found}"
-    return fault, "work its queues empty with the version that wrote it and delete its keys, sq:*, or use another Redis"
+    return (
+        fault,
+        f"work its queues empty with the version that wrote it and delete its keys, {_prefix}:*, or use another Redis",
+    )
 
 
 def _key(tag: str, name: str) -> str:
-    return f"sq:{{{tag}}}:{BY_NAME[name].name}"
+    return f"{_prefix}:{{{tag}}}:{BY_NAME[name].name}"
 
 
 def of_partition(name: str, partition: Partition) -> str:
@@ -634,8 +656,8 @@ def of_partition(name: str, partition: Partition) -> str:
 @lru_cache(maxsize=4_096)
 def all_of_partition(names: tuple[str, ...], partition: Partition) -> tuple[str, ...]:
     """Return several keys of a partition; cached for busy partitions."""
-    prefix = f"sq:{{{escape(str(partition))}}}:"
-    return tuple([prefix + name for name in _check_names(names)])
+    begin = f"{_prefix}:{{{escape(str(partition))}}}:"
+    return tuple([begin + name for name in _check_names(names)])
 
 
 @cache

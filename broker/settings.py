@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Pydanti
 from broker.address import Address, read_address
 from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings
+from broker.keys import PREFIX as PREFIX_OF_KEYS
 from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
 from broker.model.nodes.options import AccessModel, NodeConfig
 from broker.redis_url import add_sentinel_login, check_url, read_url
@@ -136,6 +137,11 @@ class RedisSettings(BaseSettings):
         description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0;"
         " redis+cluster://HOST:PORT,HOST:PORT for a cluster, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE for a"
         " master that sentinels watch; rediss+… for TLS",
+    )
+    key_prefix: str = Field(
+        default=PREFIX_OF_KEYS,
+        pattern=r"^[a-z][a-z0-9]{0,9}$",
+        description="what all keys in Redis begin with: one of its own for each service that shares a Redis, e.g. sq",
     )
     redis_timeout: float = Field(
         default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
+from broker import keys
 from broker.settings import RedisSettings, SettingsError
 from frontends.tools.servers.process import ServerError
 
@@ -28,11 +29,13 @@ _Settings = TypeVar("_Settings", bound=RedisSettings)
 
 
 def settings(config: Path | None, read: Callable[[Path | None], _Settings]) -> _Settings:
-    """Read settings; if they are wrong, print why and exit."""
+    """Read settings; if they are wrong, print why and exit. Keys have their prefix from now on."""
     try:
-        return read(config)
+        found = read(config)
     except SettingsError as fault:
         refuse("The settings cannot be used", *fault.problems)
+    keys.use_prefix(found.key_prefix)
+    return found
 
 
 def refuse(title: str, *lines: str) -> NoReturn:

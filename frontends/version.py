@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as installed
 
+from broker import keys
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import library
 
@@ -13,4 +14,4 @@ def version() -> str:
 
 def build() -> tuple[str, str]:
     """Return the version of the service, and the name of its library of functions in Redis."""
-    return installed("stanzaq"), library(lua_directory()).name
+    return installed("stanzaq"), library(lua_directory(), keys.prefix()).name

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from broker import keys
 from broker.analytics import census, processes
 from broker.analytics.faults import translate_faults
 from broker.analytics.history import GAPS, USAGE, Commit, History, claim_history
@@ -66,7 +67,12 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     given. `tell` is called with the progress.
     """
     history = claim_history(spark, out)
-    given = {"url": url, "readFrom": read_from, "failOnDataLoss": "false" if lossy else "true"}
+    given = {
+        "url": url,
+        "keyPrefix": keys.prefix(),
+        "readFrom": read_from,
+        "failOnDataLoss": "false" if lossy else "true",
+    }
     servers, options, now = Servers(url, read_from), Options.read(given), datetime.now(UTC)
     # The state comes first: an attempt that ends meanwhile then also has a record, which proves that it ended.
     tell("reading the state of the queues")

@@ -12,6 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 
+from broker import keys
 from broker.analytics import census, history, processes
 from broker.analytics.faults import Unreadable, translate_faults
 from broker.analytics.source.options import Options
@@ -69,8 +70,8 @@ def of_redis(  # noqa: PLR0913  (what to read, and how)
 ) -> Inputs:
     """Read the records that Redis has now. Records lost during the read are a gap."""
     _check_order(first, last)
-    servers, options = Servers(url, read_from), Options.read({"url": url})
-    given = {"url": url, "readFrom": read_from, "failOnDataLoss": "false"}
+    servers, options = Servers(url, read_from), Options.read({"url": url, "keyPrefix": keys.prefix()})
+    given = {"url": url, "keyPrefix": keys.prefix(), "readFrom": read_from, "failOnDataLoss": "false"}
     given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
     # Redis skips what is certainly before the interval. Spark decides which rows are in it.
     since = {"startingTimestamp": str(max(1, _ms(first) - _CLOCK_MS))} if first else {}

@@ -71,10 +71,10 @@ VERSION: Final = "version"
 LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", "at": "at", "hints": "hints"}
 """The fields of the stream `log`, optional ones last, each with its name here."""
 
-PARTITION_KEYS: Final = "sq:{*}:%s"
-"""The SCAN pattern of keys with one name; `partition_of` decides which of them are partitions'."""
+PARTITION_KEYS: Final = "%s:{*}:%s"
+"""The SCAN pattern of keys with a service's prefix and one name; `partition_of` decides which of them are partitions'."""
 
-_PARTITION_KEY: Final = re.compile(r"sq:\{(.+)\}:\w+", re.DOTALL)
+_PARTITION_KEY: Final = re.compile(r"\w+:\{(.+)\}:\w+", re.DOTALL)
 _PLACE: Final = re.compile(r"(.+)@([^@/]+)/(\d+)", re.DOTALL)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from broker import keys
 from broker.model.commands import Command, Retract, RetractBatch
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
@@ -81,6 +82,7 @@ class RedisCore:
         Without an outlet it is no frontend: it leaves sending to frontends. Started or not, it serves pull subscriptions, and is
         listed under its `door`.
         """
+        keys.use_prefix(settings.key_prefix)
         self.name = secrets.token_hex(4)
         self.frontend = self.name if outlet else ""
         self.sends = outlet is not None

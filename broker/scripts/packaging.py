@@ -13,10 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from broker.keys import PREFIX
 from broker.scripts.source import Module, Operation, modules, operation, operations
 
-FAMILY: Final = "stanzaq_"
-"""How the names of all versions' libraries of operations begin."""
+
+def family(prefix: str) -> str:
+    """Return how the names of all versions' libraries of operations begin: those of a service whose keys have this prefix."""
+    return "stanzaq_" if prefix == PREFIX else f"stanzaq_{prefix}_"
+
 
 DIGEST: Final = 12
 """Number of hexadecimal digits after it."""
@@ -163,23 +167,27 @@ def write_script(folder: Path, found: Operation) -> Script:
 
 
 @cache
-def library(folder: Path) -> Library:
-    """Package all operations as one library."""
+def library(folder: Path, prefix: str = PREFIX) -> Library:
+    """Package all operations as one library, for a service whose keys have this prefix."""
     known = modules(folder)
     found = [operation(folder, name) for name in operations(folder)]
     tables = [_write_module(folder, module, module.functions.keys()) for module in known.values()]
     values = _finish_lines(folder, f"local {_write_call_names(_locals(folder))}")
     body = "\n".join([_GIVEN, values, *tables, *(_finish_lines(folder, _function(folder, each)) for each in found)])
-    name = f"{FAMILY}{hashlib.sha256(body.encode()).hexdigest()[:DIGEST]}"
+    name = f"{family(prefix)}{hashlib.sha256(body.encode()).hexdigest()[:DIGEST]}"
     return Library(name, f"#!lua name={name}\n" + body.replace(_PLACE, name))
 
 
 @cache
-def inspection(folder: Path, version: str) -> InspectLibrary:
-    """Package the functions for redis-cli, marked with this program's version."""
+def inspection(folder: Path, version: str, prefix: str = PREFIX) -> InspectLibrary:
+    """Package the functions for redis-cli, marked with this program's version, for keys with this prefix."""
     (path,) = (folder / "inspect").glob("*.lua")
-    first, _, rest = path.read_text("utf-8").partition("\n")
-    return InspectLibrary(path.stem, _numbers(version), f"{first}\n-- version {version}\n{rest}")
+    name, text = path.stem, path.read_text("utf-8")
+    if prefix != PREFIX:
+        name = f"{path.stem}_{prefix}"
+        text = text.replace(path.stem, name).replace(f"{PREFIX}:{{", f"{prefix}:{{")
+    first, _, rest = text.partition("\n")
+    return InspectLibrary(name, _numbers(version), f"{first}\n-- version {version}\n{rest}")
 
 
 def _function(folder: Path, found: Operation) -> str:

@@ -56,7 +56,7 @@ def test_whose_key_it_is(partition: Partition, name: str) -> None:
     place = partition_of(keys.of_partition(name, partition))
     assert place == (partition.node, partition.incarnation, partition.number)
     assert str(place) == str(partition) and JournalPartition.parse(str(partition)) == place
-    assert fnmatchcase(keys.of_partition(name, partition), PARTITION_KEYS % name)
+    assert fnmatchcase(keys.of_partition(name, partition), PARTITION_KEYS % (keys.PREFIX, name))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Offset
 from broker.journal.schema import JournalPartition
+from broker.keys import PREFIX
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -31,6 +32,7 @@ class Options:
     """What to read and how. The names are Kafka's where Kafka has the same option; a double underscore is its dot."""
 
     url: str
+    key_prefix: str = PREFIX
     stream: str = "journal"
     subscribe: tuple[str, ...] = ()
     subscribe_pattern: str = ".*"
@@ -176,6 +178,7 @@ def _by_partition(text: str, kind: type) -> dict[str, Any] | None:
 
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "url": str,
+    "key_prefix": str,
     "stream": _parse_one_of(*STREAMS),
     "subscribe": lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
     "subscribe_pattern": _pattern,

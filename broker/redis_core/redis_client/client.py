@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 import structlog
 
+from broker.keys import prefix
 from broker.model.problems import CoreUnavailable, OperationDefect, Problem
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
@@ -73,7 +74,7 @@ class Server:
     def connect(cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO) -> Self:
         """Make a client for a URL; connections open when first used, every answer is due within `timeout` seconds."""
         found = {name: operation(folder, name) for name in operations(folder)}
-        return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder).name)
+        return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder, prefix()).name)
 
     @property
     def returns(self) -> int:

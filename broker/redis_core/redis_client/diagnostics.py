@@ -21,7 +21,7 @@ from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.node import SINGLE, RedisNode
 from broker.redis_core.redis_client.packages import OtherCode, is_forbidden, library_code
 from broker.scripts.location import lua_directory
-from broker.scripts.packaging import FAMILY, library
+from broker.scripts.packaging import family, library
 
 OLDEST: Final = (7, 0)
 """Scripts begin with `#!lua`, which Redis supports since this version."""
@@ -244,14 +244,14 @@ def _replicas(where: str, info: Mapping[str, str], needed: str, lag: str) -> Fin
 
 async def _functions(where: str, master: RedisNode) -> Finding:
     """Check whether functions may be called, and loaded if this version's library is missing, which has this version's code."""
-    whole = library(lua_directory())
+    whole, none = library(lua_directory(), keys.prefix()), family(keys.prefix())
     # A function that does not exist is called, and an empty library is refused where another would be loaded.
     listed, read, called, loaded = await master.send(
         [
             ("FUNCTION LIST", "LIBRARYNAME", whole.name, "WITHCODE"),
-            ("FCALL_RO", FAMILY, "0"),
-            ("FCALL", FAMILY, "0"),
-            ("FUNCTION LOAD", f"#!lua name={FAMILY}\n"),
+            ("FCALL_RO", none, "0"),
+            ("FCALL", none, "0"),
+            ("FUNCTION LOAD", f"#!lua name={none}\n"),
         ]
     )
     # Who may load functions is a frontend's user, or may do everything; the others only read.

@@ -13,7 +13,7 @@ from broker import keys
 from broker.model.problems import Forbidden, OperationDefect
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.packages import library_field
-from broker.scripts.packaging import DIGEST, FAMILY
+from broker.scripts.packaging import DIGEST, family
 
 log = structlog.get_logger()
 
@@ -44,8 +44,8 @@ class Libraries:
 
     async def _tidy(self) -> None:
         server, named = self._server, keys.of_service("libraries")
-        # The pattern excludes the library for redis-cli and libraries of other programs.
-        told = await server.everywhere("FUNCTION LIST", "LIBRARYNAME", FAMILY + "[0-9a-f]" * DIGEST)
+        # The pattern excludes the library for redis-cli and libraries of other programs, and of services with other prefixes.
+        told = await server.everywhere("FUNCTION LIST", "LIBRARYNAME", family(keys.prefix()) + "[0-9a-f]" * DIGEST)
         there = {library_field(each, b"library_name").decode() for found in told.values() for each in found}
         if not there:
             return

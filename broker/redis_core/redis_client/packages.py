@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
+from broker import keys
 from broker.model.frozen import frozen
 from broker.scripts.packaging import InspectLibrary, Library, Script, inspection, library, script
 from broker.scripts.source import operation, operations
@@ -132,9 +133,9 @@ class Packages:
         )
         if packaging is Packaging.SCRIPTS:
             return cls(scripts)
-        whole = library(folder)
+        whole = library(folder, keys.prefix())
         calls = {name: ("FCALL_RO" if name in reads else "FCALL", whole.function(name)) for name in written}
-        functions = Functions(whole, inspection(folder, installed_version("stanzaq")), calls)
+        functions = Functions(whole, inspection(folder, installed_version("stanzaq"), keys.prefix()), calls)
         return cls(functions, scripts if packaging is Packaging.AUTO else None)
 
 
