@@ -385,7 +385,13 @@ TABLE: Final = (
         "1,000 schedules",
     ),
     Key("schedule_items", "hash", "partition", "id -> the item that a schedule publishes", "1,000 schedules"),
-    Key("node", "hash", "node", "incarnation, revision, created, creator, parent and its incarnation", "six fields"),
+    Key(
+        "node",
+        "hash",
+        "node",
+        "incarnation, revision, created, creator, format, parent and its incarnation",
+        "seven fields",
+    ),
     Key(
         "options",
         "hash",
@@ -547,7 +553,14 @@ TABLE: Final = (
         "libraries of functions; score is when a frontend last named it, in ms",
         "one for each version of a day",
     ),
-    Key("store", "hash", "service", "format: the version of this table that all keys are kept by", "one field"),
+    Key(
+        "store",
+        "hash",
+        "service",
+        "format: the version of this table that all keys are kept by; least: the oldest one that may use them",
+        "two fields",
+    ),
+    Key("upgrade", "hash", "service", "by: the process that upgrades the store; it expires", "one field"),
     Key("all_nodes", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
     Key(
         "leases",
@@ -586,9 +599,6 @@ TABLE: Final = (
     ),
 )
 
-FORMAT: Final = 8
-"""The version of the table. A renamed key, or content that an older version cannot read, needs a new number."""
-
 BY_NAME: Final = {key.name: key for key in TABLE}
 
 SERVICE: Final = "service"
@@ -621,27 +631,6 @@ def prefix() -> str:
 def escape(text: str) -> str:
     """Make a name safe and readable within the braces of a hash tag: braces, blanks and % are escaped."""
     return text.translate(_ESCAPED)
-
-
-def format_question() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the commands whose replies `format_found` takes, in this order: a store has its format before its first node."""
-    return ("EXISTS", of_service("all_nodes"), of_service("names")), ("HGET", of_service("store"), "format")
-
-
-def format_found(nodes: int, noted: bytes | None) -> int:
-    """Return the format of a store; nodes without a format number are older than all formats, so 0."""
-    return int(noted or 0) if noted or nodes else FORMAT
-
-
-def describe_other_format(found: int) -> tuple[str, str]:
-    """Return a sentence on a store of another format, and its remedy."""
-    fault = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}"
-    if found > FORMAT:
-        return fault, f"install a version of stanzaq that keeps format {found}"
-    return (
-        fault,
-        f"work its queues empty with the version that wrote it and delete its keys, {_prefix}:*, or use another Redis",
-    )
 
 
 def _key(tag: str, name: str) -> str:

@@ -53,7 +53,7 @@ class Unfit(Exception):  # noqa: N818  (named after the state of Redis)
 
 
 class FrontendDisconnected(Exception):  # noqa: N818  (named after the state of the frontend)
-    """An administrator has disconnected the frontend: it has drained, and should be restarted."""
+    """An administrator, or a newer version, has ended the frontend: it has drained, and should be restarted."""
 
 
 class Occupied(Exception):  # noqa: N818  (named after the state of an address)
@@ -429,7 +429,7 @@ async def _keep(
                     announced.set()
                 await wait_for_any(stopping, core.ending)
                 if core.ending.is_set():
-                    _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
+                    _log.warning("ending", frontend=core.name, reason=core.ended_why)
             # Changed files are for what comes, and nothing comes any more.
             looking.cancel()
             if served or not core.sends:

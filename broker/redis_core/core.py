@@ -33,6 +33,7 @@ from broker.redis_core.maintenance.instances import DoorHeartbeat, FrontendDetai
 from broker.redis_core.maintenance.relay import Relay
 from broker.redis_core.maintenance.sent_until import SentUntil
 from broker.redis_core.maintenance.sweeper import Sweeper
+from broker.redis_core.maintenance.upgrades import Upgrades
 from broker.redis_core.maintenance.usage import UsageSamples
 from broker.redis_core.metrics import BUCKETS, REASONS, WAITS, Metrics
 from broker.redis_core.nodes.records import Records
@@ -55,6 +56,7 @@ from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.router import NodeRouter, RoutingContext
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
+from broker.store_format import FORMAT
 from broker.tasks import FAILED, Answer, Tasks, fulfil, keep_running
 
 log = structlog.get_logger()
@@ -98,7 +100,7 @@ class RedisCore:
         self.refusal: Refused | None = None
         """What each command is answered instead of being executed."""
         self.ending = asyncio.Event()
-        self.ended_by = ""
+        self.ended_why = ""
         self.breaks = 0
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
@@ -128,6 +130,7 @@ class RedisCore:
         self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
         self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
+        self._upgrades = Upgrades(self._server, self._store, self.name)
         self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
         self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
         self._libraries = Libraries(self._server)
@@ -215,13 +218,12 @@ class RedisCore:
     async def reach(self) -> None:
         """Check that Redis answers and has this version's format; raises CoreUnavailable and OtherFormat."""
         await self._server.everywhere("TIME")
-        await self._store.check_format(begin=False)
+        await self._store.check_format()
 
     async def start(self) -> None:
         """Start the heartbeat, waiting for Redis as long as it takes, then sweep every partition once. Raises OtherFormat."""
-        check = partial(self._store.check_format, begin=True)
         # Polling is the only way to find out whether Redis answers.
-        while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
+        while not (await self._heartbeat.attempt(self._upgrades.prepare) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
         await self.quota_use.refresh()
         if self.sends:
@@ -259,12 +261,15 @@ class RedisCore:
 
     def disconnected(self, by: str) -> None:
         """End this frontend at an administrator's request: others take over, so the process need not wait."""
-        self.ended_by = by
+        self._leave(f"disconnected by {by}")
+
+    def _leave(self, why: str) -> None:
+        self.ended_why = why
         self.ending.set()
 
     def healthy(self) -> list[str]:
         """Return the reasons why this frontend should get no work; empty when healthy."""
-        reasons = [self._heartbeat.failure] if self._heartbeat.failure else []
+        reasons = [each for each in (self._heartbeat.failure, self._upgrades.waits_for) if each]
         if self._heartbeat.beating and time.monotonic() - self._heartbeat.last_beat > LATE_SECONDS:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
         return reasons
@@ -419,6 +424,11 @@ class RedisCore:
 
     async def _act(self, result: HeartbeatResult) -> None:
         """Do what a heartbeat returned; a core that cannot send sweeps all when the last frontend dies or the first one comes."""
+        if result.store.least > FORMAT:
+            self._leave(f"the store is upgraded, and {result.store.refusal()[1]}")
+            return
+        if result.store.is_upgradable:
+            self.background(self._upgrades.work_beside)
         if self._relay:
             before, self.frontend = self.frontend, NO_FRONTEND if result.no_live_frontend else ""
             if before != self.frontend:

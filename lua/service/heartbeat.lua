@@ -6,9 +6,9 @@
 -- and does not count as live, but others still take over what it hands out until it ends. A process without a name cannot send: it gets
 -- no notices and no dead frontends, and due partitions only while no frontend lives. Nodes that changed are recorded for whoever measures
 -- them. Each dead frontend is followed by the age, in ms, of what may not be sent of it: all that was handed to a frontend before
--- `sent_until`, by the clock here, is.
+-- `sent_until`, by the clock here, is. Last come the format of the store and the least one that may use it, 0 if they are lost.
 -- ARGV: now frontend dead_after_ms most beaten sent_until | kind name at
--- RETURNS: ok(now_ms dead(name age_ms) due beat_ms notices by live)
+-- RETURNS: ok(now_ms dead(name age_ms) due beat_ms notices by live format least)
 local now = clock.now()
 local sends, since = arg.frontend ~= '', now - tonumber(arg.beaten)
 -- One command reads the last heartbeat and, if it is `beaten`, writes this one: an idle frontend does little else.
@@ -38,7 +38,9 @@ for _, row in ipairs(rows) do
     end
   end
 end
-if by then return {'ok', now, {}, {}, before or '0', {}, by, 1} end
+local store = redis.call('HMGET', key.store, 'format', 'least')
+local format, least = tonumber(store[1] or 0), tonumber(store[2] or store[1] or 0)
+if by then return {'ok', now, {}, {}, before or '0', {}, by, 1, format, least} end
 local alive = sends and 1 or redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.dead_after_ms)), '+inf')
 local dead = sends and redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.dead_after_ms), 'LIMIT', 0, 50) or {}
 for i, name in ipairs(dead) do dead[i] = {name, now - tonumber(redis.call('HGET', key.sent_until, name) or 0)} end
@@ -46,4 +48,4 @@ local most = (sends or alive == 0) and tonumber(arg.most) or 0
 local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end
 local notices = sends and redis.call('LPOP', key.notices, tonumber(arg.most)) or {}
-return {'ok', now, dead, due, before or '0', notices, '', alive}
+return {'ok', now, dead, due, before or '0', notices, '', alive, format, least}

@@ -37,6 +37,7 @@ from broker.model.results import Declared, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.scaling.usage import Usage
 from broker.settings import CommandSettings
+from broker.store_format import FORMAT
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import wait_for
 from frontends.tools.servers.redis import RedisServer
@@ -364,8 +365,8 @@ def test_a_user_that_only_reads(journals: Journals) -> None:
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (keys.FORMAT + 1, f"^Redis holds a store of format {keys.FORMAT + 1}, .* keeps format {keys.FORMAT}: install"),
-        (None, f"^Redis holds a store of format 0, .* keeps format {keys.FORMAT}: work its queues empty"),
+        (FORMAT + 1, f"^Redis holds a store of format {FORMAT + 1}, .* keeps format {FORMAT}: install"),
+        (None, f"^Redis holds a store of format 0, .* keeps format {FORMAT}: work its queues empty"),
     ],
 )
 def test_another_format(journals: Journals, found: int | None, line: str) -> None:

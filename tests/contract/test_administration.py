@@ -283,7 +283,7 @@ async def test_frontends(shell: Shell, core: RedisCore, store: Store) -> None:
     assert again.out.splitlines()[1].split("\t")[:5:2] == [core.frontend, "stanzaq", socket.gethostname()]
     async with asyncio.timeout(PATIENCE_SECONDS):
         await core.ending.wait()
-    assert core.ended_by == "stanzaq"
+    assert core.ended_why == "disconnected by stanzaq"
 
 
 async def test_frontends_that_are_gone(core: RedisCore, make_core: MakeCore, store: Store) -> None:

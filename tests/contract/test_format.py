@@ -11,12 +11,13 @@ from broker.model.problems import OtherFormat
 from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
+from broker.store_format import FORMAT, LEAST
 from tests.admitting import ADMITTING
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE = Jid("alice@x/1")
 STORE, NAMES = keys.of_service("store"), keys.of_service("all_nodes")
-NOTED = {b"format": str(keys.FORMAT).encode()}
+NOTED = {b"format": str(FORMAT).encode(), b"least": str(LEAST).encode()}
 
 
 def unstarted(store: Store) -> RedisCore:
@@ -44,7 +45,7 @@ async def test_empty(make_core: MakeCore, store: Store, node: str) -> None:
 
 
 @EVERYWHERE
-@pytest.mark.parametrize("found", [0, keys.FORMAT + 1])
+@pytest.mark.parametrize("found", [0, FORMAT + 1])
 async def test_another(make_core: MakeCore, store: Store, found: int) -> None:
     """An older or newer store is refused, with both versions; the frontend is not listed there."""
     async with store.client() as client:
@@ -55,7 +56,7 @@ async def test_another(make_core: MakeCore, store: Store, found: int) -> None:
         before = await client.hgetall(STORE)
         for name in ("start", "reach"):
             core = unstarted(store)
-            with pytest.raises(OtherFormat, match=rf"a store of format {found}, .* keeps format {keys.FORMAT}: \w"):
+            with pytest.raises(OtherFormat, match=rf"a store of format {found}, .* keeps format {FORMAT}: \w"):
                 await getattr(core, name)()
             assert not await client.exists(keys.of_service("frontends"))
             await core.stop()

@@ -157,7 +157,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
         await doomed._heartbeat.beat(doomed._sweeper.act)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await doomed.ending.wait()
-    assert doomed.ended_by == "admin@x" and not other.ending.is_set()
+    assert doomed.ended_why == "disconnected by admin@x" and not other.ending.is_set()
     door.writes = True
     await doomed.drain(2)
     await doomed.stop()

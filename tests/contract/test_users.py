@@ -115,7 +115,11 @@ def test_frontends(redis7: RedisServer) -> None:
 
 def test_reports(redis7: RedisServer) -> None:
     """The same holds for the user of reports."""
-    modules = [*(BROKER / "analytics" / "source").glob("*.py"), BROKER / "analytics" / "census.py", BROKER / "keys.py"]
+    modules = [
+        *(BROKER / "analytics" / "source").glob("*.py"),
+        BROKER / "analytics" / "census.py",
+        BROKER / "store_format.py",
+    ]
     needed = commands(redis7, told_to_redis(*modules)) | {"xinfo|stream"}
     # Some are sent as two words of one command, others only in a cluster.
     apart = {"readonly", "asking", "info", "cluster", "cluster|slots", "slots", "xinfo", "sentinel"}

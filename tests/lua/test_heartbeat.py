@@ -10,7 +10,7 @@ from tests.lua.records import Records
 def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
     """Send a heartbeat so long after the beginning; return the dead frontends and the due partitions."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
-    code, now, dead, due, _before, _notices, _by, _alive = records.run(
+    code, now, dead, due, _before, _notices, _by, _alive, _format, _least = records.run(
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, dead_after_ms=3_000, most=2, beaten=0
     )
     assert (code, now) == ("ok", T0 + after_ms)
@@ -58,7 +58,7 @@ def test_nameless(records: Records) -> None:
 
     def alone(after_ms: int, *rows: dict[str, Any]) -> list[Any]:
         return records.run("heartbeat", *rows, now=T0 + after_ms, frontend="", dead_after_ms=3_000, most=2, beaten=0)[
-            2:
+            2:8
         ]
 
     beat(records, "f1", 0)

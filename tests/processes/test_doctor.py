@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import redis
 
-from broker.keys import FORMAT
 from broker.redis_core.redis_client import diagnostics
 from broker.redis_core.redis_client.diagnostics import Finding, Level, examine
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import library
+from broker.store_format import FORMAT
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import free_port
 from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary

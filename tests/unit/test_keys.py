@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from broker import keys
 from broker.model.names import Partition
+from broker.store_format import FORMAT
 from tests.operations import store_file, store_record
 
 KINDS = {"hash", "stream", "zset", "set", "list"}
@@ -25,7 +26,7 @@ def test_what_a_store_of_this_format_holds() -> None:
 
     `tests/contract/test_keys.py` compares the page's examples with what is written.
     """
-    assert json.loads(store_file(keys.FORMAT).read_text()) == store_record()
+    assert json.loads(store_file(FORMAT).read_text()) == store_record()
 
 
 def test_names() -> None:

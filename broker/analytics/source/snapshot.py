@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from redis.exceptions import MovedError
 
+from broker import store_format
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Id, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Route, Servers
 from broker.journal.schema import PARTITION_KEYS, JournalPartition, partition_of
-from broker.keys import FORMAT, describe_other_format, format_found, format_question, use_prefix
+from broker.keys import use_prefix
 
 # Only ids: an entry may be as large as a payload. A stream may be gone or moved since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
@@ -137,11 +138,11 @@ def _ask_owner(route: Route, key: str) -> list[Any]:
 def _check_format(link: Link) -> None:
     """Refuse a store of another format; in a cluster only the process with the format's mark can tell."""
     try:
-        found = format_found(*(link.ask(*line) for line in format_question()))
+        found = store_format.found(*(link.ask(*line) for line in store_format.question()))
     except MovedError:
         return
-    if found != FORMAT:
-        raise Unreadable(": ".join(describe_other_format(found)))
+    if not found.is_usable:
+        raise Unreadable(": ".join(found.refusal()))
 
 
 def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:

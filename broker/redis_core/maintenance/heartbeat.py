@@ -22,6 +22,7 @@ from broker.model.problems import CoreUnavailable, OperationDefect, OtherFormat
 from broker.redis_core.redis_client.client import Answer, Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.wakeup import Wakeup
+from broker.store_format import OWN, StoreFormat
 from broker.tasks import start
 
 log = structlog.get_logger()
@@ -58,7 +59,7 @@ class HeartbeatResult:
     With `disconnected_by` the frontend does nothing but end. `state_unknown` is set when the reply to the last heartbeat was lost
     or when a promoted replica does not know that heartbeat: due partitions may have been removed without being swept. It is set
     too when another master of a cluster has returned, with partitions that may be overdue again. So the frontend sweeps all. An
-    `early` heartbeat only fetches more due partitions than the last one could take.
+    `early` heartbeat only fetches more due partitions than the last one could take. `store` is the format of the store.
     """
 
     due: list[Partition] = field(default_factory=list)
@@ -68,6 +69,7 @@ class HeartbeatResult:
     disconnected_by: str = ""
     no_live_frontend: bool = False
     early: bool = False
+    store: StoreFormat = OWN
 
 
 Act = Callable[[HeartbeatResult], Awaitable[None]]
@@ -241,7 +243,9 @@ class Heartbeat:
         # The ages are of a moment after `began`.
         dead = [DeadFrontend(each.name.decode(), began - each.age_ms / 1000) for each in answer.dead]
         by, alone = answer.by.decode(), not answer.live
-        return HeartbeatResult(partitions, dead, state_unknown, answer.notices, by, alone, early)
+        # Redis may have lost it; then it is noted again with the next change of a list of nodes.
+        store = StoreFormat(answer.format, answer.least) if answer.format else OWN
+        return HeartbeatResult(partitions, dead, state_unknown, answer.notices, by, alone, early, store)
 
     def _sent_until_ms(self) -> int | str:
         """Return until when all is sent, by Redis's clock: it is known, and never too late, from the last heartbeat on.

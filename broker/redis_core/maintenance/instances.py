@@ -16,6 +16,7 @@ from broker.model.problems import Problem
 from broker.model.results import Disconnected, FrontendList, FrontendStatus, Refused, Result
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server, Value
+from broker.store_format import FORMAT
 
 MAX_LISTED: Final = 1_000
 DOOR_BEAT_MS: Final = 1_000
@@ -138,6 +139,7 @@ class FrontendDetails:
                 "pid": os.getpid(),
                 "version": version("stanzaq"),
                 "door": self._door,
+                "format": FORMAT,
                 "started": int(self._now_ms()),
             }
         )
@@ -158,6 +160,14 @@ class FrontendDetails:
         """Remove the details."""
         if self._text:
             await self._server.command("HDEL", keys.of_service("frontend_details"), self._name)
+
+
+def read_format(details: bytes | None) -> int:
+    """Return the format that a frontend keeps, by its details; 0 if it does not say."""
+    try:
+        return int(json.loads(details or b"{}").get("format", 0))
+    except (ValueError, TypeError, AttributeError):
+        return 0
 
 
 def _add_description(one: FrontendStatus, text: bytes | None, now_ms: int) -> FrontendStatus:

@@ -40,7 +40,7 @@ async def examine_nodes(url: str, seconds: float) -> list[Finding]:
 
 
 async def _examine_owners(server: Server, store: NodeStore) -> Finding:
-    await store.check_format(begin=False)
+    await store.check_format()
     found: dict[str, list[int]] = {}
     async for page in _partitions(store):
         for each in await _find_unserved(server, page):

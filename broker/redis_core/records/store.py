@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import structlog
 
-from broker import keys
+from broker import keys, store_format
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition, bare_jid, domain, resource
 from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, names_of, to_stored
@@ -25,6 +25,7 @@ from broker.redis_core.operations.maintenance import read_counts
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
 from broker.redis_core.redis_client.client import Line, Server, Value
+from broker.store_format import FIRST, FORMAT, LEAST, StoreFormat
 
 log = structlog.get_logger()
 
@@ -94,17 +95,29 @@ class NodeStore:
         self.created_nodes = Index(server, "created_nodes")
         self.affiliated = Index(server, "affiliated", evicts=True)
 
-    async def check_format(self, *, begin: bool) -> None:
-        """Check that this version can use the store, and with `begin` start one where there is none; raises OtherFormat."""
-        if begin:
-            names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
-            call = self._server.write_call("check_format", names, {"format": keys.FORMAT})
-            found = (await self._server.run(call)).format
-        else:
-            # Commands of a user who may only read.
-            found = keys.format_found(*await self._server.commands(keys.format_question()))
-        if found != keys.FORMAT:
-            raise OtherFormat(": ".join(keys.describe_other_format(found)))
+    async def begin(self) -> StoreFormat:
+        """Return the format of the store, which is begun where there is none; it may have to be upgraded. Raises OtherFormat."""
+        names = [keys.of_service(name) for name in self._server.operations["check_format"].keys]
+        call = self._server.write_call("check_format", names, {"format": FORMAT, "least": LEAST})
+        answer = await self._server.run(call)
+        found = StoreFormat(answer.format, answer.least)
+        if not (found.is_usable or found.is_upgradable):
+            raise OtherFormat(": ".join(found.refusal()))
+        return found
+
+    async def check_format(self) -> None:
+        """Check that this version may use the store, by commands of a user who may only read; raises OtherFormat."""
+        found = await self.read_format()
+        if not found.is_usable:
+            raise OtherFormat(": ".join(found.refusal()))
+
+    async def read_format(self) -> StoreFormat:
+        """Return the format of the store."""
+        return store_format.found(*await self._server.commands(store_format.question()))
+
+    async def note_format(self, node: str, number: int) -> None:
+        """Note that a node is of a format now, unless it is deleted."""
+        await self._server.run(self._call("note_format", node, {"format": number}))
 
     async def read(self, node: str) -> NodeRecord | None:
         """Read a node's record; None when there is no such node."""
@@ -198,7 +211,7 @@ class NodeStore:
         incarnation = secrets.token_hex(4)
         rows = [{"name": name, "value": value} for name, value in to_stored(config).items()]
         name, life = (parent.name, parent.incarnation) if parent else ("", "")
-        fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
+        fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created, "format": FORMAT}
         fixed |= {"parent": name, "parent_life": life, "destinations": "\n".join(destinations)}
         answer = await self._server.run(self._call("create_node", node, fixed, rows))
         if answer.code != b"ok":
@@ -353,9 +366,13 @@ class NodeStore:
                 await self._list(each, pairs)
 
     async def _list(self, where: str, pairs: Sequence[Value]) -> None:
-        """Add names to one of the lists, and the format with them: Redis may have lost all keys of the service."""
+        """Add names to one of the lists, and the format with them: Redis may have lost all keys of the service.
+
+        As if the store were of the first format: nodes that are not upgraded yet are then found, and the others stay.
+        """
         names, stamp = keys.of_service(where), keys.of_service("store")
-        await self._server.commands([("HSET", stamp, "format", keys.FORMAT), ("ZADD", names, "NX", *pairs)])
+        notes = [("HSETNX", stamp, "format", FIRST), ("HSETNX", stamp, "least", LEAST)]
+        await self._server.commands([*notes, ("ZADD", names, "NX", *pairs)])
 
     async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
         """Return names of nodes in order of creation; some may be of nodes that are being created or deleted."""

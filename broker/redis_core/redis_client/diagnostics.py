@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Any, Final
 
-from broker import keys
+from broker import keys, store_format
 from broker.model.frozen import frozen
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.info import read_info
@@ -139,14 +139,15 @@ def _describe_unreached(where: str, error: CoreUnavailable) -> Finding:
 
 async def _format(where: str, master: RedisNode) -> list[Finding]:
     """Check the format of the store; one master of a cluster has it, and a user may not be allowed to read it."""
-    nodes, noted = await master.send(keys.format_question())
+    nodes, noted = await master.send(store_format.question())
     if isinstance(nodes, Exception) or isinstance(noted, Exception):
         return []
-    found = keys.format_found(nodes, noted)
-    if found == keys.FORMAT:
-        return [Finding(Level.FINE, where, "format", str(found))]
-    _fault, remedy = keys.describe_other_format(found)
-    return [Finding(Level.PROBLEM, where, "format", f"{found}, and this version keeps {keys.FORMAT}", remedy)]
+    found = store_format.found(nodes, noted)
+    if found.is_usable:
+        return [Finding(Level.FINE, where, "format", str(found.format))]
+    _fault, remedy = found.refusal()
+    told = f"{found.format}, and this version keeps {store_format.FORMAT}"
+    return [Finding(Level.PROBLEM, where, "format", told, remedy)]
 
 
 async def _info(master: RedisNode) -> dict[str, str]:

@@ -47,7 +47,7 @@ class Heart:
             msg = "away"
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
-        reply = [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by, 1]
+        reply = [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by, 1, 0, 0]
         return find_answers(self.operations)("heartbeat").read(reply)
 
 
