@@ -18,7 +18,7 @@ from broker.model.frozen import frozen
 from broker.redis_core.maintenance.heartbeat import DEAD_AFTER_MS
 from broker.redis_core.maintenance.instances import DOOR_BEAT_MS, read_format
 from broker.redis_core.records.store import NodeStore, in_name_pages
-from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.client import Server, Value
 from broker.store_format import FIRST, FORMAT, LEAST
 
 log = structlog.get_logger()
@@ -73,7 +73,7 @@ class Upgrades:
         if found.is_upgradable and found.format < LEAST:
             # Heartbeats of older frontends read it, and end them.
             await self._server.command("HSET", keys.of_service("store"), "least", LEAST)
-        while found.is_upgradable and found.least > found.format:
+        while found.is_upgradable and LEAST > found.format:
             older = await self._count_older()
             self._wait_for(
                 f"{older} processes of an older version have yet to end" if older else "the store is being upgraded"
@@ -97,7 +97,7 @@ class Upgrades:
         lock, self._next = keys.of_service("upgrade"), math.inf
         try:
             # One that was not given a time, by a crash, gets it from the next process.
-            asked = [("HSETNX", lock, "by", self._name), ("PEXPIRE", lock, _LOCK_MS, "NX")]
+            asked: list[tuple[Value, ...]] = [("HSETNX", lock, "by", self._name), ("PEXPIRE", lock, _LOCK_MS, "NX")]
             if (await self._server.commands(asked))[0]:
                 await self._pass_over_nodes(lock)
         finally:
