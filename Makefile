@@ -19,7 +19,7 @@ DATABASE ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev report-demo report-picture test tests durations retry check quick-tests lint types bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture compiled
+.PHONY: help install demo dev docs report-demo report-picture test tests durations retry check quick-tests lint types bench bench-peers soak mutants helm-docs image-test lock sbom audit release terminal-picture compiled
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -33,6 +33,9 @@ demo: .venv/.embedded ## Run a complete queue: Redis, ejabberd, frontends, publi
 dev: .venv/.embedded ## Run a complete service on loopback to develop against, until Ctrl-C
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq dev $(ARGS)
+
+docs: .venv/.dev ## Build the site of all documentation, with a search, into build/site
+	$(BIN)/mkdocs build
 
 report-demo: .venv/.dev ## Write a capacity report of a simulated week
 	@$(SETUP) packages redis-server java
