@@ -1,4 +1,4 @@
-"""The programs in `examples/`, by the commands that they name, on the service of `stanzaq dev`, as pytest gets it from us."""
+"""The programs in `examples/`, by the commands that they name, and the tutorial, on the service that our pytest plugin starts."""
 
 import asyncio
 import os
@@ -17,6 +17,7 @@ import pytest
 
 from frontends.tools.dev import Service
 from stanzaq.pytest_plugin import stanzaq_service
+from tests.journeys.reader import Reader
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["stanzaq_service"]
@@ -167,6 +168,17 @@ async def test_the_fixture(stanzaq_service: Service) -> None:
     names: dict[str, Any] = {}
     exec(program, names)  # noqa: S102
     await names["test_publish"](stanzaq_service)
+
+
+async def test_tutorial(stanzaq_service: Service, tmp_path: Path) -> None:
+    """Every program and command of the tutorial does what is said of it."""
+    page = (_ROOT / "docs" / "tutorial.md").read_text()
+    reader = Reader(tmp_path, stanzaq_service)
+    try:
+        for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+            await reader.follow(language, block)
+    finally:
+        await reader.stop()
 
 
 def test_all_are_listed() -> None:
