@@ -1,4 +1,4 @@
-"""The programs in `examples/`, by the commands that they name, and the tutorial, on the service that our pytest plugin starts."""
+"""The programs in `examples/`, by the commands that they name, and pages that show commands, on the service of `stanzaq dev`."""
 
 import asyncio
 import os
@@ -170,9 +170,10 @@ async def test_the_fixture(stanzaq_service: Service) -> None:
     await names["test_publish"](stanzaq_service)
 
 
-async def test_tutorial(stanzaq_service: Service, tmp_path: Path) -> None:
-    """Every program and command of the tutorial does what is said of it."""
-    page = (_ROOT / "docs" / "tutorial.md").read_text()
+@pytest.mark.parametrize("name", ["tutorial", "howto/devices"])
+async def test_pages(name: str, stanzaq_service: Service, tmp_path: Path) -> None:
+    """Every program and command of the page does what is said of it."""
+    page = (_ROOT / "docs" / f"{name}.md").read_text()
     reader = Reader(tmp_path, stanzaq_service)
     try:
         for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
