@@ -1,14 +1,13 @@
 """The argument of a handler. Must not know where it came from."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 
-from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import ALL_KINDS, Kinds
-from stanzaq.transport.interface import Progress
+from stanzaq.transport.interface import Progress, SendOne, SendThen
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -124,47 +123,23 @@ class Job(Generic[T]):
         """
         await self._renew(Progress(share, note))
 
-    async def publish(  # noqa: PLR0913  (as Publisher.publish)
-        self,
-        node: str,
-        payload: Any,  # noqa: ANN401
-        *,
-        id: str | None = None,  # noqa: A002
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[str | tuple[str, str]] = (),
-        regardless: bool = False,
-        keep: bool = False,
-    ) -> str:
+    async def publish(self, node: str, payload: Any, **how: Unpack[SendOne]) -> str:  # noqa: ANN401
         """Publish an item over the worker's connection now, whatever becomes of this job, and return its id once it is stored.
 
         The arguments are those of `Publisher.publish`, without `reply`. The worker's account must be allowed to publish to the
         node. If the job is repeated, so is this: give an `id` that follows from the job's. A handler in a thread writes
         `asyncio.run(job.publish(…))`; in another process there is no connection. Raises as `Publisher.publish` does.
         """
-        hints = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers, "at": at}
-        return await self._publish(node, payload, id=id, **hints, after=after, regardless=regardless, keep=keep)
+        return await self._publish(node, payload, **how)
 
-    def then(  # noqa: PLR0913  (as `publish`)
-        self,
-        node: str,
-        payload: Any,  # noqa: ANN401
-        *,
-        id: str | None = None,  # noqa: A002
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> str:
+    def then(self, node: str, payload: Any, *, id: str | None = None, **how: Unpack[SendThen]) -> str:  # noqa: A002, ANN401
         """Note an item that is published if and only if this one is completed, in the same step, and return its id.
 
         Its delay and its time to live count from then. If the worker may not publish to the node, or that refuses the item, the
         job has failed, and nothing is published. At most 10 items, with payloads of together 262,144 bytes. Raises ValueError
         and TypeError for unsuitable arguments, and StanzaqError in another process.
         """
-        return self._note(node, payload, id=id, key=key, delay=delay, priority=priority, ttl=ttl, headers=headers)
+        for name in how.keys() - SendThen.__optional_keys__:
+            msg = f"then() got an unexpected keyword argument {name!r}"
+            raise TypeError(msg)
+        return self._note(node, payload, id=id, **how)

@@ -8,10 +8,9 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotInTime
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
@@ -20,13 +19,14 @@ from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher import flow, publisher, task
 from stanzaq.publisher.connected import ConnectedPublisher
-from stanzaq.publisher.publisher import Parent, SendMany, SendOne, When
+from stanzaq.publisher.publisher import When
 from stanzaq.publisher.task import P, R
 from stanzaq.queue import Create, Queue
 from stanzaq.transport.account import Password, Tls
-from stanzaq.transport.interface import Schedule
+from stanzaq.transport.interface import Schedule, SendMany, SendOne
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 
 class Reply:
@@ -78,18 +78,9 @@ class Publisher:
         node: str,
         payload: Any,  # noqa: ANN401
         *,
-        id: str | None = None,
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
         reply: Literal[False] = False,
         timeout: Duration | None = None,
+        **how: Unpack[SendOne],
     ) -> str: ...
 
     @overload
@@ -98,51 +89,24 @@ class Publisher:
         node: str,
         payload: Any,  # noqa: ANN401
         *,
-        id: str | None = None,
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
         reply: Literal[True],
         timeout: Duration | None = None,
+        **how: Unpack[SendOne],
     ) -> Reply: ...
 
-    def publish(  # noqa: PLR0913  (what a publisher may ask for)
-        self,
-        node: str,
-        payload: Any,
-        *,
-        id: str | None = None,  # noqa: A002
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
-        reply: bool = False,
-        timeout: Duration | None = None,
+    def publish(
+        self, node: str, payload: Any, *, reply: bool = False, timeout: Duration | None = None, **how: Unpack[SendOne]
     ) -> str | Reply:
         """Send an item, and return its id once the service has stored it; with `reply` a `Reply`, which has the id.
 
         Raises TimeoutError after `timeout`: the item may be in the queue, so publish it again with the same `id`, or leave it to
         the outbox if there is one. The rest is as in `stanzaq.Publisher.publish`.
         """
-        hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        hints |= {"at": at, "after": after, "regardless": regardless, "keep": keep}
 
         async def send() -> str | Reply:
             if not reply:
-                item: str = await self._publisher.publish(node, payload, id=id, **hints)
-                return item
-            asked = await self._publisher.publish(node, payload, id=id, reply=True, **hints)
+                return await self._publisher.publish(node, payload, **how)
+            asked = await self._publisher.publish(node, payload, reply=True, **how)
             return Reply(asked, partial(self._wait, within=asyncio.get_running_loop()))
 
         return self._wait(send(), timeout)

@@ -21,28 +21,22 @@ from stanzaq.publisher.outbox import Outbox
 from stanzaq.queue import Create, Queue
 from stanzaq.transport import traceparent
 from stanzaq.transport.account import Password, Tls
-from stanzaq.transport.interface import Content, Hints, Outcome, Outgoing, Schedule, Scheduling, Sender
+from stanzaq.transport.interface import (
+    Content,
+    Hints,
+    Outcome,
+    Outgoing,
+    Parent,
+    Schedule,
+    Scheduling,
+    Sender,
+    SendMany,
+    SendOne,
+)
 
 log = logging.getLogger("stanzaq")
 
 _T = TypeVar("_T")
-
-Parent = str | tuple[str, str]
-"""An item to wait for: its id, or its node and its id."""
-
-
-class SendMany(TypedDict, total=False):
-    """How items are sent, by the arguments of `Publisher.publish`."""
-
-    key: str
-    delay: Duration
-    priority: int | None
-    ttl: Duration | None
-    headers: Mapping[str, str] | None
-    at: datetime | None
-    after: Iterable[Parent]
-    regardless: bool
-    keep: bool
 
 
 class When(TypedDict, total=False):
@@ -61,12 +55,6 @@ class When(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
-class SendOne(SendMany, total=False):
-    """How one item is sent."""
-
-    id: str | None
-
-
 _AT_ONCE: Final = 50
 """Number of items that `publish_many` sends at once, and of the outbox: the service limits what it holds for a sender."""
 
@@ -81,12 +69,12 @@ def make_item(  # noqa: PLR0913  (what a publisher may ask for)
     node: str,
     payload: Any,  # noqa: ANN401
     *,
-    id: str | None,  # noqa: A002
-    key: str,
-    delay: Duration,
-    priority: int | None,
-    ttl: Duration | None,
-    headers: Mapping[str, str] | None,
+    id: str | None = None,  # noqa: A002  (the item's id, as everywhere)
+    key: str = "",
+    delay: Duration = 0,
+    priority: int | None = None,
+    ttl: Duration | None = None,
+    headers: Mapping[str, str] | None = None,
     at: datetime | None = None,
     reply: bool = False,
     after: Iterable[Parent] = (),
@@ -274,17 +262,8 @@ class Publisher:
         node: str,
         payload: Any,  # noqa: ANN401
         *,
-        id: str | None = None,
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
         reply: Literal[False] = False,
+        **how: Unpack[SendOne],
     ) -> str: ...
 
     @overload
@@ -293,36 +272,11 @@ class Publisher:
         node: str,
         payload: Any,  # noqa: ANN401
         *,
-        id: str | None = None,
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
         reply: Literal[True],
+        **how: Unpack[SendOne],
     ) -> Reply: ...
 
-    async def publish(  # noqa: PLR0913  (what a publisher may ask for)
-        self,
-        node: str,
-        payload: Any,
-        *,
-        id: str | None = None,  # noqa: A002  (the item's id, as everywhere)
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
-        reply: bool = False,
-    ) -> str | Reply:
+    async def publish(self, node: str, payload: Any, *, reply: bool = False, **how: Unpack[SendOne]) -> str | Reply:
         """Send an item, and return its id once the service has stored it; with `reply` a `Reply`, which has the id.
 
         A dict, a list, a dataclass and the like are sent as JSON, an Element as XML, a str as text, bytes unchanged. `key` is
@@ -333,9 +287,7 @@ class Publisher:
         Raises StanzaqError if the service refuses, TypeError and ValueError for an unsuitable argument.
         """
         sender, running = self._open()
-        hints: dict[str, Any] = {"key": key, "delay": delay, "priority": priority, "ttl": ttl, "headers": headers}
-        hints |= {"at": at, "after": after, "regardless": regardless, "keep": keep}
-        outgoing = make_item(node, payload, id=id, reply=reply, **hints)
+        outgoing = make_item(node, payload, reply=reply, **how)
         item = outgoing.item
         # Before it is sent: the end may come before the answer.
         answer = Reply(item, sender.reply(node, item), running) if reply else item

@@ -8,9 +8,9 @@ from stanzaq.durations import Duration
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.connected import current
 from stanzaq.publisher.flow import Flow, describe
-from stanzaq.publisher.publisher import Reply, SendMany, SendOne, When
+from stanzaq.publisher.publisher import Reply, When
 from stanzaq.queue import Queue
-from stanzaq.transport.interface import TASK, Content
+from stanzaq.transport.interface import TASK, Content, SendMany, SendOne
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -1,11 +1,12 @@
 """The interface between workers, publishers and transports: values and three protocols. Must not know any transport."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 from urllib.parse import quote
 
+from stanzaq.durations import Duration
 from stanzaq.retry import Release
 
 LINE_CHARACTERS: Final = 200
@@ -83,6 +84,35 @@ class Outcome:
     state: str
     reason: str = ""
     result: Content | None = None
+
+
+Parent = str | tuple[str, str]
+"""An item to wait for: its id, or its node and its id."""
+
+
+class SendThen(TypedDict, total=False):
+    """How an item is sent with an acknowledgement, by the arguments of `Job.then`."""
+
+    key: str
+    delay: Duration
+    priority: int | None
+    ttl: Duration | None
+    headers: Mapping[str, str] | None
+
+
+class SendMany(SendThen, total=False):
+    """How items are sent, by the arguments of `Publisher.publish`."""
+
+    at: datetime | None
+    after: Iterable[Parent]
+    regardless: bool
+    keep: bool
+
+
+class SendOne(SendMany, total=False):
+    """How one item is sent."""
+
+    id: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ async def open_list() -> list[str]:
 async def of_any(job: Job) -> None:
     job.state.append(job.payload["file"])
     await job.progress(0.5, "half")
+    await job.publish("next", job.id, id=job.then("last", job.id, id="one", ttl="1h"), keep=True)
+    await job.publish("next", job.id, reply=True)  # type: ignore[call-arg]
+    job.then("next", job.id, after=["one"])  # type: ignore[call-arg]
 
 @worker.task("coroutine", retry=Retry(attempts=5), timeout="5m")
 async def coroutine(job: Job[dict[str, int]]) -> dict[str, int]:
@@ -99,7 +102,9 @@ async def publish(publisher: Publisher, blocking: sync.Publisher) -> str:
     reply = await publisher.publish("any", {"file": "cat.png"}, reply=True)
     total: int = await reply.result("10m")
     total += blocking.publish("any", total, reply=True).result(5)
-    return await publisher.publish("any", total) + blocking.publish("any", "text")
+    await publisher.publish("any", total, delay=[1])  # type: ignore[call-overload]
+    blocking.publish("any", total, dleay="10m", timeout=5)  # type: ignore[call-overload]
+    return await publisher.publish("any", total, at=None, keep=True) + blocking.publish("any", "text", timeout="5s")
 '''
 
 

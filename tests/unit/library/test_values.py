@@ -459,6 +459,27 @@ def test_times_of_items() -> None:
             make_item("jobs", 1, delay=delay, at=at, **rest)
 
 
+async def test_mistaken_names() -> None:
+    """An argument that there is not is told by its name, before anything is sent."""
+    wrong: dict[str, Any] = {"dleay": "10m"}
+    publisher = Publisher("xmpp://publisher@example.org", password="x")
+    job = Job(1, "one", "jobs", 1, 1, 0, {}, "", datetime.now(UTC), datetime.now(UTC))
+    async with publisher:
+        task = Task[int, int]("jobs").on(publisher)
+        for sending in (
+            publisher.publish("jobs", 1, **wrong),
+            publisher.publish_many("jobs", [1], **wrong),
+            task.send(1, **wrong),
+        ):
+            with pytest.raises(TypeError, match="'dleay'"):
+                await sending
+    with sync.Publisher("http://127.0.0.1:9", password="x") as blocking, pytest.raises(TypeError, match="'dleay'"):
+        blocking.publish("jobs", [1], **wrong)
+    for name in ("dleay", "after", "at"):
+        with pytest.raises(TypeError, match=rf"^then\(\) got an unexpected keyword argument '{name}'$"):
+            job.then("jobs", 1, **{name: "x"})  # type: ignore[arg-type]
+
+
 def test_parents_of_items() -> None:
     """An item waits for others, each an id or a node with an id, in the words of the service; other values are refused."""
     rest: dict[str, Any] = {"id": "x", "key": "", "delay": 0, "priority": None, "ttl": None, "headers": None}
