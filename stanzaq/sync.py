@@ -223,92 +223,78 @@ class Publisher:
             del future
 
 
-class Task(Generic[P, R]):
+class _Blocking(Generic[W]):
+    """A task or a flow that sends over a blocking publisher; in the thread of a handler over the worker's connection."""
+
+    def __init__(self, sent: W) -> None:
+        """Send it, bound to nothing yet."""
+        self._sent = sent
+        self._publisher: Publisher | None = None
+
+    def on(self, publisher: Publisher) -> Self:
+        """Return the same for sending with a publisher."""
+        bound = type(self)(self._sent)
+        bound._publisher = publisher  # noqa: SLF001  (its own)
+        return bound
+
+    def _wait(self, send: Callable[[W], Coroutine[Any, Any, T]], timeout: Duration | None) -> T:
+        """Wait for what is sent; raises StanzaqError if there is no connection that may be waited for here."""
+        sent: Any = self._sent
+        if self._publisher is not None:
+            # The same module's, and below the same package's.
+            return self._publisher._wait(send(sent.on(self._publisher._publisher)), timeout)  # noqa: SLF001
+        found = sent._publisher()  # noqa: SLF001
+        if not isinstance(found, ConnectedPublisher):
+            msg = f"{sent} is bound to a publisher that does not block: bind this one, with on(publisher)"
+            raise StanzaqError(msg)
+        if asyncio._get_running_loop() is found.loop:  # noqa: SLF001
+            msg = f"{sent}: this would block the worker's own event loop: await stanzaq.{type(self).__name__} there"
+            raise StanzaqError(msg)
+        patience = None if timeout is None else seconds(timeout)
+        future = asyncio.run_coroutine_threadsafe(send(sent.on(found)), found.loop)
+        try:
+            return future.result(patience)
+        except NotInTime:
+            future.cancel()
+            raise
+        finally:
+            del future
+
+
+class Task(_Blocking[task.Task[P, R]], Generic[P, R]):
     """A `stanzaq.Task` for blocking calls: `Task(thumbnail).on(publisher).send(picture)`.
 
     In the thread of a handler it needs no publisher: it sends over the worker's connection.
     """
 
-    def __init__(self, task: task.Task[P, R]) -> None:
-        """Send for a task, which a program declares or a worker has."""
-        self._task = task
-        self._publisher: Publisher | None = None
-
-    def on(self, publisher: Publisher) -> "Task[P, R]":
-        """Return this task for sending with a publisher."""
-        bound = Task(self._task)
-        bound._publisher = publisher
-        return bound
-
     def send(self, payload: P, *, timeout: Duration | None = None, **how: Unpack[SendOne]) -> str:
         """Publish an item for the task and return its id, as `stanzaq.Task.send` does; raises TimeoutError after `timeout`."""
-        return self._wait(lambda task: task.send(payload, **how), timeout)
+        return self._wait(lambda bound: bound.send(payload, **how), timeout)
 
     def send_many(
         self, payloads: Iterable[P], *, timeout: Duration | None = None, **how: Unpack[SendMany]
     ) -> list[str]:
         """Publish many items for the task, in no order, and return their ids."""
-        return self._wait(lambda task: task.send_many(payloads, **how), timeout)
+        return self._wait(lambda bound: bound.send_many(payloads, **how), timeout)
 
     def call(self, payload: P, *, timeout: Duration | None = None, **how: Unpack[SendOne]) -> R:
         """Publish an item for the task and return what its handler returned, as `stanzaq.Task.call` does."""
-        return self._wait(lambda task: task.call(payload, **how), timeout)
-
-    def _wait(self, send: "Callable[[task.Task[P, R]], Coroutine[Any, Any, T]]", timeout: Duration | None) -> T:
-        return _wait(self._publisher, self._task, lambda bound: send(self._task.on(bound)), timeout)
+        return self._wait(lambda bound: bound.call(payload, **how), timeout)
 
 
-class Flow(Generic[R]):
+class Flow(_Blocking[flow.Flow[R]], Generic[R]):
     """A `stanzaq.Flow` for blocking calls: `Flow(chain(resize.item(picture), frame)).on(publisher).call()`.
 
     In the thread of a handler it needs no publisher.
     """
 
-    def __init__(self, flow: flow.Flow[R]) -> None:
-        """Send what `Task.item`, `group` or `chain` describes."""
-        self._flow = flow
-        self._publisher: Publisher | None = None
-
-    def on(self, publisher: Publisher) -> "Flow[R]":
-        """Return this flow for sending with a publisher."""
-        bound = Flow(self._flow)
-        bound._publisher = publisher
-        return bound
-
     def send(self, *, timeout: Duration | None = None) -> list[str]:
         """Publish all items and return the ids of the last ones; raises TimeoutError after `timeout`."""
-        return _wait(self._publisher, self._flow.task, lambda bound: self._flow.on(bound).send(), timeout)
+        return self._wait(lambda bound: bound.send(), timeout)
 
     def call(self, *, timeout: Duration | None = None) -> R:
         """Publish all items and return what the last one's handler returned, as `stanzaq.Flow.call` does."""
-        return _wait(self._publisher, self._flow.task, lambda bound: self._flow.on(bound).call(), timeout)
-
-
-def _wait(
-    publisher: Publisher | None,
-    task: task.Task[Any, Any],
-    send: Callable[[task.Publishing], Coroutine[Any, Any, T]],
-    timeout: Duration | None,
-) -> T:
-    """Wait for what is sent over a publisher, or over the connection of the worker, in the thread of either."""
-    if publisher is not None:
-        return publisher._wait(send(publisher._publisher), timeout)  # noqa: SLF001  (the same module's)
-    found = task._publisher()  # noqa: SLF001  (the same package's)
-    if not isinstance(found, ConnectedPublisher):
-        msg = f"{task} is bound to a publisher that does not block: bind this one, with on(publisher)"
-        raise StanzaqError(msg)
-    if asyncio._get_running_loop() is found.loop:  # noqa: SLF001
-        msg = f"{task}: this would block the worker's own event loop: await stanzaq.Task there"
-        raise StanzaqError(msg)
-    patience = None if timeout is None else seconds(timeout)
-    future = asyncio.run_coroutine_threadsafe(send(found), found.loop)
-    try:
-        return future.result(patience)
-    except NotInTime:
-        future.cancel()
-        raise
-    finally:
-        del future
+        return self._wait(lambda bound: bound.call(), timeout)
 
 
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()

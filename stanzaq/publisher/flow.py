@@ -35,16 +35,19 @@ class Flow(Generic[R]):
         self._many = many
         self._bound: Publishing | None = None
 
-    @property
-    def task(self) -> "Task[Any, Any]":
-        """The task of the last item, or of a group's first."""
-        return self._parts[0].task
-
     def on(self, publisher: "Publishing") -> Self:
         """Return this flow for sending with a publisher."""
         bound = type(self)(self._parts, many=self._many)
         bound._bound = publisher  # noqa: SLF001  (its own)
         return bound
+
+    def _publisher(self) -> "Publishing":
+        """Return what to send with; raises StanzaqError if there is nothing."""
+        return self._bound or self._parts[0].task._publisher()  # noqa: SLF001  (the same package's)
+
+    def __repr__(self) -> str:
+        """Return what the task of the last item is called, or of a group's first."""
+        return repr(self._parts[0].task)
 
     async def send(self) -> list[str]:
         """Publish all items, each after those that it waits for, and return the ids of the last ones. Raises as `Task.send`."""
