@@ -7,13 +7,12 @@ missing, and the clock is set ahead where the service would wait. Must not know 
 import asyncio
 import atexit
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self
 
 import redis.asyncio as aioredis
 
@@ -32,8 +31,8 @@ from frontends.tools.servers.redis import RedisServer
 from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
-from stanzaq.publisher.publisher import Parent, Reply, SendMany, make_item
-from stanzaq.testing.core import OWNER, CoreTransport, ask, content, publish
+from stanzaq.publisher.connected import ConnectedPublisher
+from stanzaq.testing.core import OWNER, CoreTransport, ask, content
 from stanzaq.testing.late import LateJob
 from stanzaq.worker.hooks import Run
 from stanzaq.worker.worker import Worker
@@ -56,11 +55,12 @@ class DeadLetter:
     attempts: int
 
 
-class TestBroker:
+class TestBroker(ConnectedPublisher):
     """Runs a worker's tasks: `async with TestBroker(worker) as broker: await broker.publish("jobs", 1); await broker.drain()`.
 
-    The nodes of its tasks are created as they are declared, and those that `nodes` names, which gives options by name: `{"jobs":
-    {"stanzaq#max_deliveries": "3"}}`. At the end running jobs are cancelled, and everything is deleted.
+    It publishes, cancels, declares and schedules as a publisher does. The nodes of its tasks are created as they are declared,
+    and those that `nodes` names, which gives options by name: `{"jobs": {"stanzaq#max_deliveries": "3"}}`. At the end running
+    jobs are cancelled, and everything is deleted.
     """
 
     __test__ = False
@@ -74,6 +74,7 @@ class TestBroker:
         self._nodes: Mapping[str, Mapping[str, str]] = declared | {**(nodes or {})}
         self._changed = asyncio.Event()
         self._transport = CoreTransport(self._changed.set, worker._group)  # noqa: SLF001
+        super().__init__(self._transport.sender())
         self._faults: list[Exception] = []
         self._worked: list[str] = []
         self._late: LateJob | None = None
@@ -96,7 +97,7 @@ class TestBroker:
             hooks = self._worker._hooks  # noqa: SLF001
             watched = replace(hooks, middleware=(self._watch, *hooks.middleware))
             work = self._worker._serve(self._transport, watched, grace=0)  # noqa: SLF001
-            self._serving = asyncio.create_task(work)
+            self._serving = self.start(work)
             stack.push_async_callback(self._stop)
             await self._wait_unless_ended(self._transport.ready)
             self._stack = stack.pop_all()
@@ -107,50 +108,6 @@ class TestBroker:
     ) -> None:
         """Stop the worker, and delete all nodes."""
         await self._stack.aclose()
-
-    async def publish(  # noqa: PLR0913  (as Publisher.publish)
-        self,
-        node: str,
-        payload: Any,  # noqa: ANN401
-        *,
-        id: str | None = None,  # noqa: A002
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        ttl: Duration | None = None,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-        after: Iterable[Parent] = (),
-        regardless: bool = False,
-        keep: bool = False,
-        reply: bool = False,
-    ) -> Any:  # noqa: ANN401
-        """Publish an item as `stanzaq.Publisher.publish` does, and return the same. Raises StanzaqError and TypeError."""
-        hints: dict[str, Any] = {
-            "key": key,
-            "delay": delay,
-            "priority": priority,
-            "ttl": ttl,
-            "headers": headers,
-            "at": at,
-            "after": after,
-            "regardless": regardless,
-            "keep": keep,
-        }
-        outgoing = make_item(node, payload, id=id, reply=reply, **hints)
-        answer = (
-            Reply(outgoing.item, self._transport.reply(node, outgoing.item), self._serving) if reply else outgoing.item
-        )
-        await publish(self._core, outgoing)
-        return answer
-
-    async def publish_many(
-        self, node: str, payloads: Iterable[Any] | AsyncIterable[Any], **how: Unpack[SendMany]
-    ) -> list[str]:
-        """Publish items as `stanzaq.Publisher.publish_many` does, but in order."""
-        if isinstance(payloads, AsyncIterable):
-            return [await self.publish(node, payload, **how) async for payload in payloads]
-        return [await self.publish(node, payload, **how) for payload in payloads]
 
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
         """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -197,8 +198,12 @@ async def test_blocking() -> None:
         assert (
             await loop.call(6) == f"{resize!r}: this would block the worker's own event loop: await stanzaq.Task there"
         )
+        # A broker takes the calls of a blocking program as well.
+        assert await asyncio.to_thread(sync.Task(resize.on(broker)).call, Picture("a", 7)) == Size(7)
+    other = resize.on(Publisher("xmpp://publisher@example.org", password="x"))
+    for send in (partial(sync.Task(other).send, Picture("a")), sync.Flow(other.item(Picture("a"))).send):
         with pytest.raises(StanzaqError, match="bound to a publisher that does not block"):
-            await asyncio.to_thread(sync.Task(resize.on(broker)).send, Picture("a"))
+            send()
     closed = sync.Publisher("http://127.0.0.1:9", password="x")
     with closed, pytest.raises(TimeoutError):
         sync.Task(_resize).on(closed).send(Picture("a"), timeout=0.01)
