@@ -9,8 +9,9 @@ try:
     require_service("testing")
     from frontends.tools.dev import Service
     from stanzaq.testing.broker import DeadLetter, TestBroker
+    from stanzaq.testing.sent import Sent
 except ModuleNotFoundError as missing:
     _MSG = f"stanzaq.testing needs the service, and {missing.name} is missing: pip install 'stanzaq[testing]'"
     raise ModuleNotFoundError(_MSG, name=missing.name) from missing
 
-__all__ = ["DeadLetter", "Service", "TestBroker"]
+__all__ = ["DeadLetter", "Sent", "Service", "TestBroker"]

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -34,6 +35,7 @@ from stanzaq.job import Job
 from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.testing.core import OWNER, CoreTransport, ask, content
 from stanzaq.testing.late import LateJob
+from stanzaq.testing.sent import Sent
 from stanzaq.worker.hooks import Run
 from stanzaq.worker.worker import Worker
 
@@ -58,22 +60,23 @@ class DeadLetter:
 class TestBroker(ConnectedPublisher):
     """Runs a worker's tasks: `async with TestBroker(worker) as broker: await broker.publish("jobs", 1); await broker.drain()`.
 
-    It publishes, cancels, declares and schedules as a publisher does. The nodes of its tasks are created as they are declared,
-    and those that `nodes` names, which gives options by name: `{"jobs": {"stanzaq#max_deliveries": "3"}}`. At the end running
-    jobs are cancelled, and everything is deleted.
+    Without a worker it only takes items. It publishes, cancels, declares and schedules as a publisher does. The nodes of the
+    worker's tasks are created as they are declared, and those that `nodes` names, which gives options by name: `{"jobs":
+    {"stanzaq#max_deliveries": "3"}}`. At the end running jobs are cancelled, and everything is deleted.
     """
 
     __test__ = False
     """Pytest takes classes called Test… for tests."""
 
-    def __init__(self, worker: Worker, *, nodes: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(self, worker: Worker | None = None, *, nodes: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Choose a worker; nothing runs before `async with`."""
         self._worker = worker
-        self._tasks = dict.fromkeys(node for node, _ in worker._tasks)  # noqa: SLF001  (the same package's, here and below)
-        declared = {node: queue.options for node, queue in worker._queues.items()}  # noqa: SLF001
+        # The same package's, here and below.
+        declared = {} if worker is None else {node: queue.options for node, queue in worker._queues.items()}  # noqa: SLF001
+        self._tasks = tuple(declared)
         self._nodes: Mapping[str, Mapping[str, str]] = declared | {**(nodes or {})}
         self._changed = asyncio.Event()
-        self._transport = CoreTransport(self._changed.set, worker._group)  # noqa: SLF001
+        self._transport = CoreTransport(self._changed.set, "" if worker is None else worker._group)  # noqa: SLF001
         super().__init__(self._transport.sender())
         self._faults: list[Exception] = []
         self._worked: list[str] = []
@@ -94,12 +97,11 @@ class TestBroker(ConnectedPublisher):
                 fields = {name: (value,) for name, value in options.items()}
                 await ask(self._core, f"create {node}", Declare(node, OWNER, fields))
             self._worked = [leaf for node in self._tasks for leaf in await self._list_leaves(node)]
-            hooks = self._worker._hooks  # noqa: SLF001
-            watched = replace(hooks, middleware=(self._watch, *hooks.middleware))
-            work = self._worker._serve(self._transport, watched, grace=0)  # noqa: SLF001
-            self._serving = self.start(work)
+            self._serving = self.start(self._work())
             stack.push_async_callback(self._stop)
             await self._wait_unless_ended(self._transport.ready)
+            for (node, name), (payload, when) in self._worker._schedules.items() if self._worker else ():  # noqa: SLF001
+                await self.schedule(node, name, payload, **when)
             self._stack = stack.pop_all()
         return self
 
@@ -109,34 +111,74 @@ class TestBroker(ConnectedPublisher):
         """Stop the worker, and delete all nodes."""
         await self._stack.aclose()
 
+    async def _work(self) -> None:
+        """Run the worker, if there is one."""
+        worker = self._worker
+        if worker is None:
+            self._transport.ready.set()
+            await self._transport.sender().run()
+        else:
+            hooks = replace(worker._hooks, middleware=(self._watch, *worker._hooks.middleware))  # noqa: SLF001
+            await worker._serve(self._transport, hooks, grace=0)  # noqa: SLF001
+
+    def sent(self, node: str | None = None) -> list[Sent]:
+        """Return what was published, to one node or to all, in order: by this broker, and by jobs."""
+        return [each for each in self._transport.sent if node in {None, each.node}]
+
     async def drain(self, *, timeout: Duration = "30s", raises: bool = False) -> None:  # noqa: ASYNC109
         """Run jobs until nothing waits, is delayed or in flight in the nodes of the worker's tasks.
 
         When no job runs and nothing is ready, the service's clock is set to the time of the next item. With `raises` the first
         exception of a handler is raised at once. Raises TimeoutError after `timeout`, in real time.
         """
-        limit, looks = asyncio.timeout(seconds(timeout)), 0
+        async with self._limit(timeout):
+            while await self._settle(raises=raises):
+                if not await self._core.skip(self._worked):
+                    await self._look_again()
+
+    async def advance(self, time: Duration, *, timeout: Duration = "30s") -> None:  # noqa: ASYNC109
+        """Let time pass by the service's clock, such as `"1h"`: what schedules publish meanwhile, and what is delayed, is run.
+
+        Raises TimeoutError after `timeout`, in real time.
+        """
+        async with self._limit(timeout):
+            await self._settle()
+            ends = self._core.now_ms + round(seconds(time) * 1_000)
+            while await self._core.skip(None, ends):
+                await self._settle()
+            self._core.set_clock(ends)
+
+    @asynccontextmanager
+    async def _limit(self, timeout: Duration) -> AsyncIterator[None]:  # noqa: ASYNC109
+        limit = asyncio.timeout(seconds(timeout))
         try:
             async with limit:
-                while counts := await self._count_items():
-                    if raises and self._faults:
-                        break
-                    looks = looks + 1 if self._is_idle(counts) else 0
-                    wanted = _LOOKS if any(counted.eligible for counted in counts.values()) else 1
-                    if looks == 1 < wanted:
-                        await self._transport.join_again()
-                    if looks >= wanted and await self._core.skip(self._worked):
-                        looks = 0
-                    else:
-                        await self._wait_unless_ended(self._changed, _LOOK_SECONDS)
-                        self._changed.clear()
+                yield
         except TimeoutError:
             if not limit.expired():
                 raise
             msg = f"not drained in {seconds(timeout):g} s: {await self._count_items()}"
             raise TimeoutError(msg) from None
-        if raises and self._faults:
-            raise self._faults.pop(0)
+
+    async def _settle(self, *, raises: bool = False) -> dict[str, Counted]:
+        """Wait until no job runs and nothing is ready, and return what is left in queues of tasks; may raise what one raises."""
+        looks = 0
+        while True:
+            counts = await self._count_items()
+            if raises and self._faults:
+                raise self._faults.pop(0)
+            looks = looks + 1 if self._is_idle(counts) else 0
+            wanted = _LOOKS if any(counted.eligible for counted in counts.values()) else 1
+            if looks >= wanted:
+                return counts
+            if looks == 1:
+                await self._transport.join_again()
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        """Wait until something has changed, or a moment."""
+        await self._wait_unless_ended(self._changed, _LOOK_SECONDS)
+        self._changed.clear()
 
     @asynccontextmanager
     async def late(self, node: str, *, timeout: Duration = "30s") -> AsyncIterator[None]:  # noqa: ASYNC109
@@ -199,7 +241,7 @@ class TestBroker(ConnectedPublisher):
                 if isinstance(counted, Counted)
                 and counted.waiting + counted.delayed + counted.in_flight + counted.dying > 0
             }
-            if counts or not self._core.delivers:
+            if not self._core.delivers:
                 return counts
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -230,9 +272,11 @@ class TestBroker(ConnectedPublisher):
 
     async def _stop(self) -> None:
         """Stop the worker; what has ended it is known already."""
-        if not self._serving.done():
+        if self._worker is None:
+            self._serving.cancel()
+        elif not self._serving.done():
             self._worker.stop()
-            await asyncio.wait({self._serving})
+        await asyncio.wait({self._serving})
 
 
 def _dead_letter(envelope: Envelope) -> DeadLetter:
@@ -263,16 +307,25 @@ class _Core(RedisCore):
 
     @property
     def delivers(self) -> bool:
-        """Whether anything is on its way between queues."""
+        """Whether anything is on its way between queues, or from a schedule to its own."""
         return not self._outbox.idle
 
-    async def skip(self, nodes: Collection[str]) -> bool:
-        """Set the clock to the time when one of the nodes is next due, and do what is due; False if nothing is."""
-        due = {partition: at for partition, at in self._due.items() if partition.node in nodes}
-        if not due:
+    @property
+    def now_ms(self) -> int:
+        """The service's time."""
+        return _now_ms() + self._ahead_ms
+
+    def set_clock(self, at_ms: int) -> None:
+        """Set the clock ahead; back it never goes."""
+        self._ahead_ms = max(self._ahead_ms, at_ms - _now_ms())
+
+    async def skip(self, nodes: Collection[str] | None, until_ms: float = inf) -> bool:
+        """Set the clock to the time when one of the nodes, or of all, is next due, and do what is due; False if nothing is."""
+        due = {partition: at for partition, at in self._due.items() if nodes is None or partition.node in nodes}
+        partition = min(due, key=due.__getitem__, default=None)
+        if partition is None or due[partition] > until_ms:
             return False
-        partition = min(due, key=due.__getitem__)
-        self._ahead_ms = max(self._ahead_ms, self._due.pop(partition) - _now_ms())
+        self.set_clock(self._due.pop(partition))
         await self.ask_partition(Sweep(partition.node, partition.number))
         return True
 
@@ -288,7 +341,7 @@ class _Core(RedisCore):
         line = list(self._call(name, keys, fixed, rows, shared))
         arguments = self._server.operations[name].arguments
         if self._ahead_ms and "now" in arguments:
-            line[3 + len(keys) + arguments.index("now")] = _now_ms() + self._ahead_ms
+            line[3 + len(keys) + arguments.index("now")] = self.now_ms
         return tuple(line)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import Final
 from weakref import WeakValueDictionary
 
 from broker import codec, payloads
@@ -15,8 +15,12 @@ from broker.model.commands import (
     Configure,
     Declare,
     Describe,
+    ListSchedules,
+    PauseSchedule,
     Publish,
+    PutSchedule,
     ReadOutcome,
+    RemoveSchedule,
     Renew,
     Retract,
     Subscribe,
@@ -32,15 +36,17 @@ from broker.model.items.headers import validate_headers
 from broker.model.items.items import Envelope
 from broker.model.items.outcomes import ItemOutcome, ReplyMode
 from broker.model.names import ITEM_ID_BYTES, Jid
+from broker.model.nodes import schedules
 from broker.model.nodes.nodes import form_values
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Described, Ended, Published, Refused, Renewed, Result
+from broker.model.results import Described, Ended, Refused, Renewed, Result, Scheduled, ScheduleList
 from frontends.errors import ERRORS
 from frontends.xmpp.errors import wire
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
+from stanzaq.testing.sent import Sent
 from stanzaq.transport import traceparent
 from stanzaq.transport.interface import (
     Content,
@@ -64,6 +70,8 @@ OWNER: Final = Jid("owner@localhost/test")
 
 _WORKER: Final = Jid("worker@localhost/test")
 
+_UNKNOWN_NODE: Final = "the test has no such queue: check its name, or declare it, e.g. by nodes="
+
 _ENDED: Final = {"item-not-found", "conflict", "forbidden", "unexpected-request"}
 """The errors for a lock, named by its token, that its holder has lost."""
 
@@ -72,15 +80,9 @@ async def ask(core: Core, what: str, command: Command) -> Result:
     """Submit a command; raises StanzaqError, as for a service behind XMPP, if the core refuses to do `what`."""
     result = await core.ask(command)
     if isinstance(result, Refused):
-        raise _fault(what, ERRORS[result.problem].xmpp.condition, result.detail)
+        detail = _UNKNOWN_NODE if result.problem is Problem.NODE_NOT_FOUND else result.detail
+        raise _fault(what, ERRORS[result.problem].xmpp.condition, detail)
     return result
-
-
-async def publish(core: Core, outgoing: Outgoing, by: Jid = OWNER) -> str:
-    """Publish an item and return its id. Raises StanzaqError."""
-    published = await ask(core, f"publish to {outgoing.node}", _command(outgoing, by))
-    assert isinstance(published, Published)
-    return published.item_id
 
 
 def _command(outgoing: Outgoing, by: Jid) -> Publish:
@@ -131,6 +133,8 @@ class CoreTransport:
         self._receiver: Receiver | None = None
         self._subscriptions: dict[str, Subscribe] = {}
         self._closed = asyncio.Event()
+        self.sent: list[Sent] = []
+        """What was published, in order."""
         self._expected: WeakValueDictionary[tuple[str, str], asyncio.Future[Outcome]] = WeakValueDictionary()
 
     # Used by the worker.
@@ -163,7 +167,9 @@ class CoreTransport:
         command = Retract(*about) if result is None else Complete(*about, *told)
         if then:
             command = CompleteAndPublish(*about, *told, tuple(_command(each, _WORKER) for each in then))
-        return await self._submit_about_lock(lock, "acknowledge", command) is not None
+        done = await self._submit_about_lock(lock, "acknowledge", command) is not None
+        self.sent += map(Sent.read, then if done else ())
+        return done
 
     async def release(self, lock: Lock, how: Release) -> bool:
         """Return an item; False if the lock had already ended."""
@@ -193,8 +199,14 @@ class CoreTransport:
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Publish an item. Raises StanzaqError if the core refuses it."""
-        await publish(self.core, outgoing, _WORKER)
+        await self.send(outgoing, _WORKER)
         self._changed()
+
+    async def send(self, outgoing: Outgoing, by: Jid = OWNER) -> None:
+        """Publish an item for somebody. Raises StanzaqError."""
+        what = f"publish to {outgoing.node}"
+        await self._ask(what, _command(outgoing, by))
+        self.sent.append(Sent.read(outgoing))
 
     async def _config(self, node: str) -> NodeConfig:
         found = await self._ask(f"find {node}", Describe(node, _WORKER, as_owner=False))
@@ -299,7 +311,7 @@ class CoreSender:
 
     async def publish(self, outgoing: Outgoing) -> None:
         """Publish an item. Raises StanzaqError."""
-        await publish(self._transport.core, outgoing)
+        await self._transport.send(outgoing)
 
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Publish an item. Raises StanzaqError."""
@@ -307,8 +319,11 @@ class CoreSender:
 
     async def cancel(self, node: str, item: str) -> bool:
         """Cancel an item; False if there is none. Raises StanzaqError."""
+        return await self._remove(f"cancel {item}", Cancel(node, OWNER, item))
+
+    async def _remove(self, what: str, command: Command) -> bool:
         try:
-            await ask(self._transport.core, f"cancel {item}", Cancel(node, OWNER, item))
+            await ask(self._transport.core, what, command)
         except StanzaqError as error:
             if error.condition != "item-not-found":
                 raise
@@ -350,28 +365,43 @@ class CoreSender:
         await ask(self._transport.core, f"change {node}", Configure(node, OWNER, fields))
 
     async def schedule(self, request: Scheduling) -> Schedule:
-        """Refuse it: nothing waits for a time of day in a test."""
-        _refuse(request.node)
+        """Make or replace a schedule. Raises StanzaqError."""
+        what = f"schedule {request.id}"
+        item = _command(Outgoing("", request.node, "", request.content, request.headers, request.hints), OWNER)
+        try:
+            when = schedules.Schedule.read({**request.when, "id": request.id})
+        except MalformedRequest as fault:
+            raise _fault(what, wire(fault).condition, fault.detail) from None
+        about = when, item.envelope, item.body_bytes, item.key, item.hints
+        return _schedule(await ask(self._transport.core, what, PutSchedule(request.node, OWNER, *about)))
 
     async def schedules(self, node: str) -> list[Schedule]:
-        """Refuse it."""
-        _refuse(node)
+        """List the schedules of a node. Raises StanzaqError."""
+        what, command = f"list the schedules of {node}", ListSchedules(node, OWNER, schedules.MOST_OF_NODE)
+        found = await ask(self._transport.core, what, command)
+        assert isinstance(found, ScheduleList)
+        return [_read_schedule(each) for each in found.schedules]
 
-    async def switch_schedule(self, node: str, name: str, *, paused: bool) -> Schedule:  # noqa: ARG002
-        """Refuse it."""
-        _refuse(node)
+    async def switch_schedule(self, node: str, name: str, *, paused: bool) -> Schedule:
+        """Pause or resume a schedule. Raises StanzaqError."""
+        what = f"{'pause' if paused else 'resume'} {name}"
+        return _schedule(await ask(self._transport.core, what, PauseSchedule(node, OWNER, name, paused)))
 
-    async def unschedule(self, node: str, name: str) -> bool:  # noqa: ARG002
-        """Refuse it."""
-        _refuse(node)
+    async def unschedule(self, node: str, name: str) -> bool:
+        """Delete a schedule; False if there is none. Raises StanzaqError."""
+        return await self._remove(f"delete {name}", RemoveSchedule(node, OWNER, name))
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
 
 
-def _refuse(node: str) -> NoReturn:
-    msg = f"a broker under test has no schedules: publish to {node} what one would"
-    raise StanzaqError(msg, "feature-not-implemented")
+def _schedule(found: Result) -> Schedule:
+    assert isinstance(found, Scheduled)
+    return _read_schedule(found.status)
+
+
+def _read_schedule(status: schedules.ScheduleStatus) -> Schedule:
+    return Schedule.read({**status.schedule.write(), **status.write_state()})
 
 
 def _outcome(outcome: ItemOutcome) -> Outcome:

@@ -95,6 +95,7 @@ STARTS_TASKS = {
     "stanzaq/worker/batches.py": "it tells each of its jobs how it has ended",
     "stanzaq/worker/runs.py": "a run answers for its handler, and tells the service how it ended",
     "stanzaq/testing/broker.py": "awaited where it is started",
+    "stanzaq/testing/diverted.py": "what begins in another thread is awaited in the caller's",
     "stanzaq/testing/late.py": "awaited where the late job is let go",
     "stanzaq/worker/worker.py": "awaited where it is started",
     "stanzaq/http/worker.py": "awaited where they are started",

@@ -167,7 +167,7 @@ def formats(client: redis.Redis) -> dict[str, Any]:
     nodes: Any = client.zrange(keys.of_service("all_nodes"), 0, -1)
     found: dict[str, Any] = {name: client.hget(keys.of_node("node", name), "format") for name in nodes}
     store: Any = client.hgetall(keys.of_service("store"))
-    return found | store
+    return {**found, **store}
 
 
 def prepare(door: Door, url: str) -> str:

@@ -22,7 +22,7 @@ from broker.model.results import Counted
 from stanzaq import Job, Retry, Worker
 from stanzaq.publisher.publisher import make_item
 from stanzaq.testing import broker as testing
-from stanzaq.testing.core import _WORKER, OWNER, CoreTransport, ask, publish
+from stanzaq.testing.core import _WORKER, OWNER, CoreTransport, ask
 from stanzaq.transport.interface import Outgoing
 from tests.waiting import PATIENCE_SECONDS
 
@@ -136,7 +136,7 @@ class _Service:
             hows = chance.choices((*_ENDS, *(["dies"] if node == "process" else [])), k=chance.randint(1, 7))
             ids.append(f"{node}-{number}")
             paper = {"ledger": str(ledger), "hows": hows, "node": node}
-            await publish(core, _item(node, paper, ids[-1]))
+            await transport.send(_item(node, paper, ids[-1]))
         await core.stop()
         return ids
 

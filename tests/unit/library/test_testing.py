@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 
-from stanzaq import Job, Reject, Retry, StanzaqError, Worker, metrics, telemetry
+from stanzaq import Job, Queue, Reject, Retry, StanzaqError, Worker, metrics, telemetry
 from stanzaq.logs import JobFields, Lines
 from stanzaq.testing import DeadLetter, TestBroker
 from stanzaq.transport import traceparent
@@ -559,3 +559,60 @@ async def test_what_is_published_then() -> None:
         (dead,) = await broker.dead("jobs")
         assert dead.id == "b" and "'closed' is refused: only the node's publishers" in dead.reason
     assert len(seen) == 1
+
+
+async def test_schedules() -> None:
+    """A node's schedules publish as time passes, each time in its order with what is delayed, and not while they are paused."""
+    worker, seen = Worker("xmpp://worker@example.org"), list[str]()
+
+    @worker.schedule("own", every="2h", id="own")
+    @worker.task("jobs", retry=Retry(delay="90m", limit="90m", jitter=False))
+    async def _job(job: Job[str]) -> None:
+        seen.append(f"{job.payload} {job.attempt}")
+        if job.payload == "fails" and job.attempt == 1:
+            raise ZeroDivisionError
+
+    async with TestBroker(worker, nodes={"jobs": {}, "other": {}}) as broker:
+        made = await broker.schedule("jobs", "hourly", "hourly", every="1h", key="k")
+        assert made.state == "active" and made.next is not None
+        await broker.schedule("other", "daily", 1, cron="0 0 * * *", zone="Europe/Berlin")
+        assert [each.id for each in await broker.schedules("jobs")] == ["hourly", "task:own"]
+        await broker.publish("jobs", "fails")
+        await broker.advance("59m")
+        assert seen == ["fails 1"]
+        await broker.advance("62m")
+        assert seen == ["fails 1", "hourly 1", "fails 2", *seen[3:]] and sorted(seen[3:]) == ["hourly 1", "own 1"]
+        assert (await broker.pause_schedule("jobs", "hourly")).state == "paused"
+        await broker.advance("2h")
+        assert seen[5:] == ["own 1"]
+        assert (await broker.resume_schedule("jobs", "hourly")).state == "active"
+        await broker.advance("1h")
+        assert seen[6:] == ["hourly 1"]
+        assert await broker.unschedule("jobs", "hourly") and not await broker.unschedule("jobs", "hourly")
+        await broker.advance("3d")
+        assert set(seen[7:]) == {"own 1"}
+        (daily,) = await broker.schedules("other")
+        assert daily.published == 3
+        with pytest.raises(StanzaqError, match=r"cannot schedule hourly: bad-request \(.* either cron or every"):
+            await broker.schedule("jobs", "hourly", "hourly")
+        with pytest.raises(StanzaqError, match=r"cannot schedule hourly: bad-request"):
+            await broker.schedule("jobs", "hourly", "hourly", cron="every day")
+        with pytest.raises(StanzaqError, match="cannot pause nothing: item-not-found"):
+            await broker.pause_schedule("jobs", "nothing")
+
+
+async def test_what_is_cancelled_and_declared() -> None:
+    """A broker cancels and declares as a publisher does."""
+    worker, seen = made()
+    async with TestBroker(worker) as broker:
+        reply = await broker.publish("jobs", "hang", id="one", reply=True)
+        assert await broker.cancel("jobs", "one") and not await broker.cancel("jobs", "two")
+        with pytest.raises(StanzaqError, match="one is cancelled"):
+            await reply.result(timeout="30s")
+        await broker.drain()
+        await broker.declare(Queue("other", max_deliveries=3))
+        with pytest.raises(StanzaqError, match="max_deliveries is 3, and the program declares 4"):
+            await broker.declare(Queue("other", max_deliveries=4))
+        await broker.declare(Queue("other", max_deliveries=4), create="update")
+        await broker.publish("other", 1)
+    assert seen in ([], [("one", 1)])
