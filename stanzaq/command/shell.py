@@ -21,8 +21,8 @@ from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
 from stanzaq.payloads import JSON, XML, check_json
-from stanzaq.publisher.publisher import Publisher
-from stanzaq.transport.interface import Content
+from stanzaq.publisher.publisher import Publisher, Reply
+from stanzaq.transport.interface import TASK, Content
 from stanzaq.worker.worker import Worker, held
 
 URL: Final = "STANZAQ_URL"
@@ -92,6 +92,7 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     payload.add_argument("--file", metavar="FILE", help="a file with the payload; its type follows from the name")
     told = "read the payload from standard input, as text or bytes"
     payload.add_argument("stdin", nargs="?", choices=[_STDIN], metavar=_STDIN, help=told)
+    publish.add_argument("--task", help="the name of the task, where several share the node")
     publish.add_argument("--key", default="", help="the group key")
     publish.add_argument("--delay", type=_time, default="0s", help="hand it out after this time, e.g. 10m; or seconds")
     publish.add_argument("--at", help="hand it out at this time, e.g. 2026-12-01T09:00:00+01:00")
@@ -102,6 +103,9 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     publish.add_argument("--regardless", action="store_true", help="wait for those items however they end")
     publish.add_argument(
         "--keep", action="store_true", help="keep its end for items that will wait for it with --after"
+    )
+    publish.add_argument(
+        "--reply", action="store_true", help="wait until it has ended, and print its result, not its id"
     )
     publish.add_argument("--count", type=int, default=1, help="publish this many items, each with the same payload")
     publish.add_argument("--url", default=os.environ.get(URL), help=f"the account; default: {URL}")
@@ -219,6 +223,8 @@ def _publish(options: argparse.Namespace) -> None:
             "after": options.after,
             "regardless": options.regardless,
             "keep": options.keep,
+            "reply": options.reply,
+            "headers": None if options.task is None else {TASK: options.task},
         }
         publisher = Publisher(options.url, service=options.service, address=options.address, tls=options.tls)
         asyncio.run(_send(publisher, options.node, payload, options.count, hints))
@@ -230,8 +236,21 @@ async def _send(publisher: Publisher, node: str, payload: Any, count: int, hints
     async with publisher:
         for begin in range(0, count, _AT_ONCE):
             some = range(begin, min(begin + _AT_ONCE, count))
-            for item in await asyncio.gather(*(publisher.publish(node, payload, **hints) for _ in some)):
-                print(item, flush=True)  # noqa: T201
+            answers: list[Any] = await asyncio.gather(*(publisher.publish(node, payload, **hints) for _ in some))
+            for answer in answers:
+                await _show(answer)
+
+
+async def _show(answer: str | Reply) -> None:
+    """Print an id, or the result that an item ends with. Raises StanzaqError if it is not completed."""
+    text: str | None = answer if isinstance(answer, str) else None
+    if isinstance(answer, Reply) and (content := await answer.content()):
+        try:
+            text = content.body.decode()
+        except UnicodeDecodeError:
+            sys.stdout.buffer.write(content.body)
+    if text is not None:
+        print(text, flush=True)  # noqa: T201
 
 
 def _moment(text: str) -> datetime:

@@ -1,5 +1,6 @@
 """`stanzaq worker` and `stanzaq publish`: what they run and send, and what they say when they cannot."""
 
+import asyncio
 import io
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from stanzaq import Worker
 from stanzaq.command import shell
 from stanzaq.payloads import JSON
-from stanzaq.publisher.publisher import Publisher
-from stanzaq.transport.interface import Content
+from stanzaq.publisher.publisher import Publisher, Reply
+from stanzaq.transport.interface import Content, Outcome
 
 _TASKS: Final = """
 from stanzaq import Worker
@@ -31,12 +32,15 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append((node, payload, {name: value for name, value in hints.items() if value}))
         return f"item-{len(found)}"
 
-    async def nothing(_self: Publisher, *_: object) -> Publisher:
-        return _self
+    async def enter(self: Publisher) -> Publisher:
+        return self
+
+    async def leave(_self: Publisher, *_: object) -> None:
+        pass
 
     monkeypatch.setattr(Publisher, "publish", publish)
-    monkeypatch.setattr(Publisher, "__aenter__", nothing)
-    monkeypatch.setattr(Publisher, "__aexit__", nothing)
+    monkeypatch.setattr(Publisher, "__aenter__", enter)
+    monkeypatch.setattr(Publisher, "__aexit__", leave)
     monkeypatch.setenv("STANZAQ_URL", "xmpp://p@example.org")
     return found
 
@@ -51,6 +55,47 @@ def test_published(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     sent.clear()
     shell.main(["publish", "orders", "--json", "1", "--at", "2026-12-01T09:00:00+01:00"])
     assert [hints["at"].isoformat() for _, _, hints in sent] == ["2026-12-01T09:00:00+01:00"]
+
+
+def test_task(sent: list[Any]) -> None:
+    """The name of a task is a header."""
+    shell.main(["publish", "orders", "--json", "1", "--task", "resize"])
+    assert sent == [("orders", Content(b"1", JSON), {"headers": {"task": "resize"}})]
+
+
+@pytest.fixture
+def outcomes(sent: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
+    """Let each item that is published end as the next of these; nothing connects."""
+    found: list[Outcome] = []
+
+    async def publish(_self: Publisher, *_: object, reply: bool, **_more: object) -> Reply:
+        async def ended() -> Outcome:
+            return found.pop(0)
+
+        assert reply and not sent
+        return Reply("one", ended, asyncio.create_task(asyncio.sleep(60)))
+
+    monkeypatch.setattr(Publisher, "publish", publish)
+    return found
+
+
+def test_replies(outcomes: list[Outcome], capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Results are printed as the handler returned them, in place of ids; there may be none."""
+    results = [Content(b'{"a":1}', JSON), None, Content(b"\xff", "image/png")]
+    outcomes += [Outcome("acknowledged", result=result) for result in results]
+    shell.main(["publish", "orders", "--json", "1", "--reply", "--count", "3"])
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == b'{"a":1}\n\xff'
+
+
+@pytest.mark.parametrize("outcome", [Outcome("dead", "no such picture"), Outcome("expired")])
+def test_no_replies(outcome: Outcome, outcomes: list[Outcome]) -> None:
+    """An item that no worker has completed is told in a sentence, and is an error."""
+    outcomes.append(outcome)
+    with pytest.raises(
+        SystemExit, match=f"^stanzaq: one is {outcome.state}{': no such picture' if outcome.reason else ''}$"
+    ):
+        shell.main(["publish", "orders", "--json", "1", "--reply"])
 
 
 _FILES: Final = [
