@@ -127,7 +127,8 @@ def chain(first: Flow[A], second: "Task[A, B]", third: "Task[B, C]", fourth: "Ta
 def chain(first: Flow[Any], *tasks: "Task[Any, Any]") -> Flow[Any]:
     """Let each task get the result of the one before as its payload: `chain(resize.item(picture), frame, upload)`.
 
-    The task after a group gets the list of its results. Raises ValueError for a group of more than 100.
+    The task after a group gets the list of its results. A task may say how it is sent: `upload.using(priority=7)`. Raises
+    ValueError for a group of more than 100.
     """
     flow = first
     for task in tasks:

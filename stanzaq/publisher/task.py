@@ -10,7 +10,7 @@ from stanzaq.publisher.connected import current
 from stanzaq.publisher.flow import Flow, describe
 from stanzaq.publisher.publisher import Reply, When
 from stanzaq.queue import Queue
-from stanzaq.transport.interface import TASK, Content, SendMany, SendOne
+from stanzaq.transport.interface import TASK, Content, SendMany, SendOne, SendThen
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -53,14 +53,21 @@ class Task(Generic[P, R]):
         self.node = self.queue.name
         self.name = name
         self._types: tuple[Any, ...] = ()
-        self._bound: Publishing | None = None
+        self._how: SendThen = {}
+        self._find: Callable[[], Publishing | None] = current.get
 
     def on(self, publisher: Publishing) -> "Task[P, R]":
         """Return this task for sending with a publisher."""
-        bound: Task[P, R] = Task(self.queue, self.name)
-        bound._types = self._find_types()
-        bound._bound = publisher
-        return bound
+        return self._change(lambda: publisher, self._how)
+
+    def using(self, **how: Unpack[SendThen]) -> "Task[P, R]":
+        """Return this task for sending with these arguments of `Publisher.publish` where no others are given."""
+        return self._change(self._find, {**self._how, **how})
+
+    def _change(self, find: Callable[[], Publishing | None], how: SendThen) -> "Task[P, R]":
+        changed: Task[P, R] = Task(self.queue, self.name)
+        changed._types, changed._find, changed._how = self._find_types(), find, how
+        return changed
 
     async def send(self, payload: P, **how: Unpack[SendOne]) -> str:
         """Publish an item for the task, with the arguments of `Publisher.publish`, and return its id.
@@ -103,7 +110,7 @@ class Task(Generic[P, R]):
 
     def _publisher(self) -> Publishing:
         """Return what to send with; raises StanzaqError if there is nothing."""
-        found = self._bound or current.get()
+        found = self._find()
         if found is None:
             msg = f"{self} has no connection here, where no worker runs: bind it to a publisher with on(publisher)"
             raise StanzaqError(msg)
@@ -137,8 +144,10 @@ class Task(Generic[P, R]):
                 yield self._write(payload)
 
     def _name_in(self, how: Any) -> Any:  # noqa: ANN401  (a TypedDict)
-        """Return how an item is sent, with the task's name."""
-        return {**how, "headers": {**(how.get("headers") or {}), TASK: self.name}} if self.name else how
+        """Return how an item is sent, with what the task itself says, and its name."""
+        named = {TASK: self.name} if self.name else {}
+        headers = {**(self._how.get("headers") or {}), **(how.get("headers") or {}), **named}
+        return {**self._how, **how, "headers": headers}
 
     def __repr__(self) -> str:
         """Return what the task is called."""

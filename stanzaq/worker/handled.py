@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from stanzaq.job import Job
-from stanzaq.publisher.connected import ConnectedPublisher
-from stanzaq.publisher.task import Publishing, Task
+from stanzaq.publisher.connected import ConnectedPublisher, current
+from stanzaq.publisher.task import Task
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class HandledTask(Task[P, R], Generic[P, R, Given, Returned]):
         functools.update_wrapper(self, handler, updated=())
         self.handler = handler
         self._types = types
-        self._find = find
+        self._find = lambda: find() or current.get()
 
     def __call__(self, given: Given) -> Returned:
         """Call the handler."""
@@ -38,9 +38,6 @@ class HandledTask(Task[P, R], Generic[P, R, Given, Returned]):
     def __reduce__(self) -> str:
         """Be found in another process by the name that its module knows it by."""
         return str(getattr(self, "__qualname__", self.name))
-
-    def _publisher(self) -> Publishing:
-        return self._bound or self._find() or super()._publisher()
 
 
 class Register(Protocol):

@@ -88,6 +88,9 @@ async def call(publisher: Publisher, blocking: sync.Publisher) -> int:
     totals: list[int] = await group(in_a_thread.item("a"), in_a_thread.item("b")).call()
     total: int = await chain(coroutine.item({"a": 1}), coroutine, Task[dict[str, int], int]("last")).call() + sum(totals)
     chain(in_a_thread.item("a"), in_a_thread)  # type: ignore[misc]
+    chain(in_a_thread.item("a"), in_a_thread.using(key="a"))  # type: ignore[misc]
+    total += await chain(in_a_thread.item("a"), Task[int, int]("last").using(ttl="1h", key="a")).on(publisher).call()
+    coroutine.using(after=["a"])  # type: ignore[call-arg]
     await publisher.declare(Queue("jobs", fair="key", lock="10m", max_items=5), create="update")
     Queue("jobs", fair="keys")  # type: ignore[arg-type]
     Queue("jobs", rates="1/s")  # type: ignore[call-arg]

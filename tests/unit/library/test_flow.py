@@ -91,6 +91,24 @@ async def test_flows() -> None:
         await broker.drain(raises=True)
 
 
+async def test_links_with_options() -> None:
+    """A later link may say how it is sent, and so may a task everywhere; what is given where it is sent comes first."""
+    elsewhere = Task[Picture, str]("pictures", "frame").using(key="k", priority=7, ttl="1h", headers={"a": "b"})
+    async with TestBroker(worker) as broker:
+        late = chain(resize.item(Picture("c"), id="one"), frame.using(delay="1h").using(priority=2), length)
+        await late.send()
+        await chain(resize.item(Picture("d")), elsewhere).on(broker).send()
+        await elsewhere.on(broker).send(Picture("e"), priority=1, headers={"c": "d"})
+        _, first, _, _, second, third = broker.sent()
+        assert (first.delay, first.priority, first.task) == (3_600, 2, "frame")
+        assert (second.key, second.priority, second.ttl) == ("k", 7, 3_600)
+        assert second.headers == {"a": "b", "payload": "result"}
+        assert (third.key, third.priority, third.headers) == ("k", 1, {"a": "b", "c": "d"})
+        with pytest.raises(TypeError, match="'prioriyt'"):
+            await frame.using(prioriyt=7).send(Picture("f"))  # type: ignore[call-arg]
+        await broker.drain(raises=True)
+
+
 async def test_dead_links() -> None:
     """Guarantee 8: if a link is dead, those that wait for it die and say so, and whoever waits is told; nothing is lost."""
     async with TestBroker(worker) as broker:
