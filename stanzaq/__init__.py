@@ -1,8 +1,10 @@
 """Workers and publishers for a stanzaq queue: `Worker` runs functions for items, `Publisher` sends items.
 
 The package needs an account at an XMPP server, or at the service's HTTP frontend, and nothing of the service itself. It must not
-import `broker` or `frontends`.
+import `broker` or `frontends`. The worker is imported where a program has one: those that only publish begin sooner.
 """
+
+from typing import TYPE_CHECKING
 
 from stanzaq.errors import Fenced, StanzaqError
 from stanzaq.job import Job
@@ -12,8 +14,20 @@ from stanzaq.publisher.task import Task
 from stanzaq.queue import Queue
 from stanzaq.retry import Reject, Retry
 from stanzaq.transport.interface import Schedule
-from stanzaq.worker.hooks import Run as CallNext
-from stanzaq.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from stanzaq.worker.hooks import Run as CallNext
+    from stanzaq.worker.worker import Worker
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import what a worker needs; raises AttributeError for other names."""
+        if name not in {"CallNext", "Worker"}:
+            raise AttributeError(f"module 'stanzaq' has no attribute {name!r}")  # noqa: EM102, TRY003
+        from stanzaq.worker import hooks, worker  # noqa: PLC0415
+
+        return hooks.Run if name == "CallNext" else worker.Worker
+
 
 __all__ = [
     "CallNext",

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from stanzaq import payloads, schemes
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher import declaring
 from stanzaq.publisher.declaring import check_create
-from stanzaq.publisher.outbox import Outbox
 from stanzaq.queue import Create, Queue
 from stanzaq.transport import traceparent
 from stanzaq.transport.account import Password, Tls
@@ -33,6 +32,9 @@ from stanzaq.transport.interface import (
     SendMany,
     SendOne,
 )
+
+if TYPE_CHECKING:
+    from stanzaq.publisher.outbox import Outbox
 
 log = logging.getLogger("stanzaq")
 
@@ -226,6 +228,8 @@ class Publisher:
         self._room = asyncio.Semaphore(_AT_ONCE)
         try:
             if self._path is not None:
+                from stanzaq.publisher.outbox import Outbox  # noqa: PLC0415  (most programs need none, nor SQLite)
+
                 self._outbox = Outbox(self._path)
                 left = await self._outbox.open()
                 account = schemes.keep_resource(account, self._outbox.resource)

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Final
 
@@ -57,6 +57,9 @@ class JobProcess:
 
     def __init__(self) -> None:
         """Start it with its first call."""
+        # It brings much, which most programs do not need.
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+
         self._pool = ProcessPoolExecutor(1, _Context(), _begin_process)
         self._jobs: Counter[tuple[str, str]] = Counter()
         self.pid = 0

@@ -1368,8 +1368,9 @@ print({word!r}, "begins", flush=True)
 worker = Worker({url!r}, password={password!r})
 
 @worker.task({node!r})
-async def work(job: Job[dict[str, int]]) -> None:
+async def work(job: Job[dict[str, int]]) -> list[int]:
     print({word!r}, job.payload["a"], flush=True)
+    return [2 * job.payload["a"]]
 """
 
 
@@ -1409,6 +1410,9 @@ async def test_from_the_shell(join: Join, door: RestFrontend, tmp_path: Path) ->
                 while (line := await output.readline()) == b"second begins\n":
                     pass
                 assert line == b"second 1\n"
+        asking = await start("publish", node, "--json", '{"a": 2}', "--reply")
+        result, _ = await asyncio.wait_for(asking.communicate(), PATIENCE_SECONDS)
+        assert (asking.returncode, result) == (0, b"[4]\n")
     finally:
         worker.terminate()
         await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)

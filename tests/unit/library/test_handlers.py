@@ -457,7 +457,7 @@ async def test_a_process_that_cannot_start(fault: Exception, monkeypatch: pytest
 
     service, made = _Endless(), worker()
     played = runs(service, in_process, payload=str, run_in="process")
-    monkeypatch.setattr("stanzaq.worker.processes.ProcessPoolExecutor", Broken)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", Broken)
     played.deliver(delivery(body=b'"fine"'))
     await until(lambda: service.told)
     ((_item, end),) = service.told

@@ -4,12 +4,15 @@ import dataclasses
 import inspect
 import math
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple, NewType, TypedDict
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -31,6 +34,7 @@ from stanzaq.transport.backoff import Backoff
 from stanzaq.transport.interface import Content, Hints, Lock
 from stanzaq.xmpp import stanzas
 
+ROOT = Path(__file__).resolve().parents[3]
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")))
 
 
@@ -123,6 +127,52 @@ def test_no_workers(more: dict[str, Any], line: str) -> None:
     """What a worker cannot be made of is told when it is made, with what to write."""
     with pytest.raises(ValueError, match=line):
         Worker(**{"url": "xmpp://w@example.org", "password": "x", **more})
+
+
+_LATE = {
+    "aiohttp",
+    "asyncpg",
+    "boto3",
+    "broker",
+    "concurrent.futures.process",
+    "frontends",
+    "multiprocessing",
+    "opentelemetry",
+}
+_LATE |= {
+    "prometheus_client",
+    "psycopg",
+    "pydantic",
+    "pytest",
+    "redis",
+    "slixmpp",
+    "sqlite3",
+    "stanzaq.http",
+    "stanzaq.xmpp",
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "late"),
+    [
+        ("import stanzaq", {*_LATE, "stanzaq.worker"}),
+        ("from stanzaq import Job, Worker; Worker('xmpp://w@example.org')", _LATE - {"multiprocessing"}),
+    ],
+)
+def test_imports(program: str, late: set[str]) -> None:
+    """A program begins soon: what some programs need is imported where they need it."""
+    told = f"{program}; import sys; print(*({late} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "\n"
+
+
+def test_names_that_are_imported_late() -> None:
+    """All public names are there, and no others."""
+    assert all(getattr(stanzaq, name) is not None for name in stanzaq.__all__)
+    with pytest.raises(AttributeError, match="module 'stanzaq' has no attribute 'Wroker'"):
+        _ = stanzaq.Wroker  # type: ignore[attr-defined]
 
 
 ACCOUNT = "service=None, password=None, address=None, tls='required'"
