@@ -23,7 +23,8 @@ else:
     def __getattr__(name: str) -> object:
         """Import what a worker needs; raises AttributeError for other names."""
         if name not in {"CallNext", "Worker"}:
-            raise AttributeError(f"module 'stanzaq' has no attribute {name!r}")  # noqa: EM102, TRY003
+            msg = f"module 'stanzaq' has no attribute {name!r}"
+            raise AttributeError(msg)
         from stanzaq.worker import hooks, worker  # noqa: PLC0415
 
         return hooks.Run if name == "CallNext" else worker.Worker

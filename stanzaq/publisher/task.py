@@ -54,7 +54,7 @@ class Task(Generic[P, R]):
         self.name = name
         self._types: tuple[Any, ...] = ()
         self._how: SendThen = {}
-        self._find: Callable[[], Publishing | None] = current.get
+        self._find: Callable[[], Publishing | None] | None = None
 
     def on(self, publisher: Publishing) -> "Task[P, R]":
         """Return this task for sending with a publisher."""
@@ -64,7 +64,7 @@ class Task(Generic[P, R]):
         """Return this task for sending with these arguments of `Publisher.publish` where no others are given."""
         return self._change(self._find, {**self._how, **how})
 
-    def _change(self, find: Callable[[], Publishing | None], how: SendThen) -> "Task[P, R]":
+    def _change(self, find: Callable[[], Publishing | None] | None, how: SendThen) -> "Task[P, R]":
         changed: Task[P, R] = Task(self.queue, self.name)
         changed._types, changed._find, changed._how = self._find_types(), find, how
         return changed
@@ -110,7 +110,7 @@ class Task(Generic[P, R]):
 
     def _publisher(self) -> Publishing:
         """Return what to send with; raises StanzaqError if there is nothing."""
-        found = self._find()
+        found = (self._find and self._find()) or current.get()
         if found is None:
             msg = f"{self} has no connection here, where no worker runs: bind it to a publisher with on(publisher)"
             raise StanzaqError(msg)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from stanzaq.job import Job
-from stanzaq.publisher.connected import ConnectedPublisher, current
+from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.publisher.task import Task
 
 P = TypeVar("P")
@@ -29,7 +29,7 @@ class HandledTask(Task[P, R], Generic[P, R, Given, Returned]):
         functools.update_wrapper(self, handler, updated=())
         self.handler = handler
         self._types = types
-        self._find = lambda: find() or current.get()
+        self._find = find
 
     def __call__(self, given: Given) -> Returned:
         """Call the handler."""
