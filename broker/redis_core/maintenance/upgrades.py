@@ -73,7 +73,7 @@ class Upgrades:
         if found.is_upgradable and found.format < LEAST:
             # Heartbeats of older frontends read it, and end them.
             await self._server.command("HSET", keys.of_service("store"), "least", LEAST)
-        while found.is_upgradable and LEAST > found.format:
+        while found.is_upgradable and found.format < LEAST:
             older = await self._count_older()
             self._wait_for(
                 f"{older} processes of an older version have yet to end" if older else "the store is being upgraded"
