@@ -1,6 +1,6 @@
 """Stores that earlier versions wrote are worked empty. `python -m tests.contract.test_stores` writes the one of this version.
 
-A store is dumped in the oldest form of Redis, key by key. The dumps of older formats stay as they are.
+A store is dumped by the oldest Redis, key by key; its delays and locks end within a minute. The dumps of older formats stay.
 """
 
 import asyncio
