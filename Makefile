@@ -11,8 +11,9 @@ ARGS ?=
 # The tests that `make test` runs, e.g. make test ONLY=tests/contract
 ONLY ?=
 
-# The base image of a release, by digest, and saved records of vulnerabilities.
+# The base image of a release, by digest, the key of OpenSSH that signs it, and saved records of vulnerabilities.
 BASE ?=
+KEY ?=
 DATABASE ?=
 
 # Empty means unset: tests start hundreds of programs, and each would compile the project again.
@@ -108,8 +109,8 @@ sbom: .venv/.release ## Describe the packages of this environment by CycloneDX, 
 audit: .venv/.release ## Look for known vulnerabilities of locked packages; DATABASE=DIRECTORY asks saved records of OSV
 	.venv/release/bin/python -m deploy.audit $(DATABASE)
 
-release: .venv/.release .venv/.tools ## Build, describe and check a release in dist/; BASE names the base image by digest
-	.venv/release/bin/python -m deploy.release --base "$(BASE)" $(ARGS)
+release: .venv/.release .venv/.tools .venv/.dev ## Build, describe, check and sign a release in dist/; BASE names the base image by digest, KEY the signing key
+	.venv/release/bin/python -m deploy.release --base "$(BASE)" --key "$(KEY)" $(ARGS)
 
 compiled: .venv/.dev
 	-@$(PYTEST) --numprocesses 0 --collect-only --quiet > /dev/null

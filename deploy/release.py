@@ -1,7 +1,7 @@
-"""Builds everything of a release into dist/VERSION and checks it in a fresh environment. Must not publish anything.
+"""Builds everything of a release into dist/VERSION, checks it in a fresh environment, and signs it. Must not publish anything.
 
-release.py --base python:3.13-slim@sha256:DIGEST
-release.py --without-image    where buildah is missing
+release.py --base python:3.13-slim@sha256:DIGEST --key ~/.ssh/release
+release.py --without-image --key ~/.ssh/release    where buildah is missing
 """
 
 import argparse
@@ -25,6 +25,9 @@ from deploy import contents, lock
 ROOT: Final = lock.ROOT
 HELM: Final = ROOT / ".venv" / "tools" / "helm4"
 TOOLS: Final = ROOT / ".venv" / "release" / "bin"
+SIGNER: Final = "release@stanzaq"
+"""The name under which SECURITY.md tells how to check a signature."""
+
 _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 _PACKAGES: Final = re.compile(r"opt/stanzaq/lib/python[\d.]+/site-packages/")
 
@@ -63,6 +66,14 @@ def clean(root: Path = ROOT) -> None:
     changed = subprocess.run(status, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()  # noqa: S603
     if changed:
         refuse(f"the tree is dirty, first of {len(changed)}: {changed[0][3:]}; commit it or remove it")
+
+
+def tagged(number: str, root: Path = ROOT) -> None:
+    """Refuse a commit without the version's tag: a release is found again by it."""
+    here = ["git", "tag", "--points-at", "HEAD"]
+    tags = subprocess.run(here, cwd=root, capture_output=True, text=True, check=True).stdout.split()  # noqa: S603
+    if f"v{number}" not in tags:
+        refuse(f"this commit has no tag v{number}: write the changelog of that version, and git tag --sign v{number}")
 
 
 def fits(root: Path = ROOT) -> None:
@@ -104,6 +115,23 @@ def build_chart(source: Path, out: Path, epoch: int) -> None:
         run(HELM, "package", source / "deploy/helm/stanzaq", "--destination", work, HOME=work)
         (made,) = Path(work).glob("*.tgz")
         packed(unpacked(made), out / made.name, epoch)
+
+
+def build_site(source: Path, target: Path, epoch: int) -> None:
+    """Build the site of all documentation into an archive."""
+    with tempfile.TemporaryDirectory() as work:
+        site = Path(work) / "site"
+        command: list[str | Path] = [ROOT / ".venv/bin/mkdocs", "build", "--config-file", source / "mkdocs.yml"]
+        run(*command, "--site-dir", site, SOURCE_DATE_EPOCH=str(epoch), PYTHONPATH=str(source))
+        files = {str(path.relative_to(site)): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+        packed(files, target, epoch)
+
+
+def keep_proton(wheels: Path, out: Path) -> None:
+    """Keep the wheel of proton, which its own index lacks, for this platform, with the libraries that it is linked with."""
+    (built,) = wheels.glob("python_qpid_proton-*.whl")
+    tools = f"{TOOLS}{os.pathsep}{os.environ['PATH']}"
+    run(TOOLS / "auditwheel", "--quiet", "repair", "--wheel-dir", out, built, PATH=tools)
 
 
 def install(ours: list[Path], name: str, work: Path) -> Path:
@@ -203,8 +231,35 @@ def sums(out: Path) -> None:
     (out / "SHA256SUMS").write_text("".join(lines))
 
 
-def build(base: str | None) -> Path:
-    """Build and check everything; return the directory."""
+def sign(out: Path, key: Path) -> None:
+    """Sign SHA256SUMS with a key of OpenSSH, and check the signature as whoever has the public key does."""
+    listed, signature = out / "SHA256SUMS", out / "SHA256SUMS.sig"
+    signature.unlink(missing_ok=True)
+    run("ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", "file", listed)
+    with tempfile.TemporaryDirectory() as work, listed.open("rb") as signed:
+        signers = Path(work) / "signers"
+        signers.write_text(f"{SIGNER} {key.with_name(key.name + '.pub').read_text()}")
+        command: list[str | Path] = [
+            "ssh-keygen",
+            "-Y",
+            "verify",
+            "-f",
+            signers,
+            "-I",
+            SIGNER,
+            "-n",
+            "file",
+            "-s",
+            signature,
+        ]
+        if subprocess.run(command, stdin=signed, capture_output=True, check=False).returncode:  # noqa: S603
+            refuse(f"the signature of {listed.name} is not that of {key.name}.pub")
+
+
+def build(base: str | None, key: Path) -> Path:
+    """Build, check and sign everything; return the directory."""
+    if not key.is_file() or not key.with_name(key.name + ".pub").is_file():
+        refuse(f"{key} is no key with its public part beside it: make release KEY=FILE, of ssh-keygen -t ed25519")
     if base is not None and not _DIGEST.fullmatch(base):
         refuse(
             f"{base or 'no base'} names no digest: make release BASE=python:3.13-slim@sha256:… , or ARGS=--without-image"
@@ -214,6 +269,7 @@ def build(base: str | None) -> Path:
     clean()
     fits()
     number = version()
+    tagged(number)
     epoch = int(run("git", "log", "-1", "--format=%ct"))
     out = ROOT / "dist" / number
     shutil.rmtree(out, ignore_errors=True)
@@ -225,30 +281,34 @@ def build(base: str | None) -> Path:
         shutil.rmtree(source / ".git")
         wheels = build_packages(source, out, epoch)
         build_chart(source, out, epoch)
+        build_site(source, out / f"stanzaq-{number}-site.tgz", epoch)
         sbom = out / f"stanzaq-{number}-sbom.json"
         packages = install(wheels, "frontend", work)
         describe(packages, sbom, epoch)
         check_environment(packages, sbom, number)
+        keep_proton(work / "wheels", out)
         if base is not None:
             archive = out / f"stanzaq-{number}-image.tar"
             build_image(source, archive, epoch, base)
             check_image(archive, sbom)
     sums(out)
+    sign(out, key)
     return out
 
 
 def main(arguments: list[str]) -> None:
     """Build a release and say what to publish where."""
-    parser = argparse.ArgumentParser(description="Build and check a release; nothing is published.")
+    parser = argparse.ArgumentParser(description="Build, check and sign a release; nothing is published.")
     parser.add_argument("--base", default="", help="the base image, by digest")
+    parser.add_argument("--key", type=Path, required=True, help="the private key of OpenSSH that signs it")
     parser.add_argument("--without-image", action="store_true", help="build no image")
     asked = parser.parse_args(arguments)
-    out = build(None if asked.without_image else asked.base)
+    out = build(None if asked.without_image else asked.base, asked.key)
     places = {
         ".whl": "the Python package index",
         ".gz": "the Python package index",
         ".tar": "the container registry: skopeo copy oci-archive:FILE docker://REGISTRY/stanzaq:VERSION",
-        ".tgz": "the chart registry: helm push FILE oci://REGISTRY/charts",
+        ".tgz": "the chart registry: helm push FILE oci://REGISTRY/charts; the site: unpack it where it is served",
         ".json": "beside the image: cosign attest --type cyclonedx --predicate FILE IMAGE",
     }
     for path in sorted(out.iterdir()):

@@ -7,6 +7,7 @@ import importlib.metadata
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -217,8 +218,45 @@ def test_refusals(tmp_path: Path) -> None:
         with pytest.raises(SystemExit, match=said):
             release.version(tmp_path)
         (tmp_path / "deploy/helm/stanzaq/Chart.yaml").write_text("version: 2.0.0\nappVersion: 2.0.0\n")
+    for words in (["add", "--all"], ["-c", "user.name=a", "-c", "user.email=a@x", "commit", "--quiet", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, timeout=30)
+    with pytest.raises(SystemExit, match=r"this commit has no tag v2\.0\.0"):
+        release.tagged("2.0.0", tmp_path)
+    subprocess.run(["git", "tag", "v2.0.0"], cwd=tmp_path, check=True, timeout=30)
+    release.tagged("2.0.0", tmp_path)
+    with pytest.raises(SystemExit, match="is no key with its public part beside it"):
+        release.build("python:3.13-slim", tmp_path / "key")
+    for name in ("key", "key.pub"):
+        (tmp_path / name).touch()
     with pytest.raises(SystemExit, match="names no digest"):
-        release.build("python:3.13-slim")
+        release.build("python:3.13-slim", tmp_path / "key")
+
+
+def test_signature(tmp_path: Path) -> None:
+    """What SECURITY.md says verifies the sums of a release, and refuses others and another's signature."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    for name in ("release", "other"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(keys / name)]
+        subprocess.run(command, check=True, timeout=30)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.whl").write_bytes(b"content")
+    release.sums(out)
+    release.sign(out, keys / "release")
+    (check,) = re.findall(r"(?m)^ssh-keygen -Y verify .*$", (ROOT / "SECURITY.md").read_text())
+
+    def verified() -> bool:
+        done = subprocess.run(["sh", "-c", check], cwd=out, capture_output=True, check=False, timeout=30)
+        return done.returncode == 0
+
+    (out / "signers").write_text(f"{release.SIGNER} {(keys / 'release.pub').read_text()}")
+    assert verified()
+    (out / "signers").write_text(f"{release.SIGNER} {(keys / 'other.pub').read_text()}")
+    assert not verified()
+    (out / "signers").write_text(f"{release.SIGNER} {(keys / 'release.pub').read_text()}")
+    (out / "SHA256SUMS").write_text("others")
+    assert not verified()
 
 
 def test_version_is_one() -> None:
