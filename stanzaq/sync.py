@@ -125,6 +125,10 @@ class Publisher:
         """Make a queue what is declared, as `stanzaq.Publisher.declare` does."""
         self._wait(self._publisher.declare(queue, create=create), timeout)
 
+    def result(self, node: str, id: str, *, timeout: Duration | None = None) -> Any:  # noqa: A002, ANN401
+        """Return what the handler of an item has returned, as `stanzaq.Publisher.result` does."""
+        return self._wait(self._publisher.result(node, id), timeout)
+
     def schedule(
         self,
         node: str,

@@ -8,6 +8,7 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
@@ -337,6 +338,15 @@ class Publisher:
         """
         asked = check_create(create)
         await self._read_answer(lambda sender: declaring.declare(sender, queue, asked), f"{queue.name} was declared")
+
+    async def result(self, node: str, id: str) -> Any:  # noqa: A002, ANN401
+        """Return what the handler of an item has returned that was published with `keep`, perhaps by another program.
+
+        Raises StanzaqError: `dead`, `cancelled` or `expired` if no worker has completed the item, and `item-not-found` if it has
+        not ended yet, its end is not kept, or another account has published it and owns the node.
+        """
+        sender, running = self._open()
+        return await Reply(id, partial(sender.outcome, node, id), running).result()
 
     async def schedule(  # noqa: PLR0913  (what a publisher may ask for)
         self,

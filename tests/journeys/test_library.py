@@ -459,6 +459,15 @@ async def test_replies(user: Account, join: Join) -> None:
         open_ended = await publisher.publish(node, {"n": 1}, reply=True)
     with pytest.raises(StanzaqError, match="closed before"):
         await open_ended.result(timeout=PATIENCE_SECONDS)
+    # Another process of the account reads them as well.
+    async with Publisher(**user) as another:
+        assert await another.result(node, result.id) == {"twice": 4}
+        for item, condition in ((dead.id, "dead"), (open_ended.id, "item-not-found")):
+            with pytest.raises(StanzaqError) as error:
+                await another.result(node, item)
+            assert error.value.condition == condition
+    with sync.Publisher(**user) as blocking:
+        assert await asyncio.to_thread(blocking.result, node, result.id, timeout=PATIENCE_SECONDS) == {"twice": 4}
 
 
 async def test_published_by_a_job(user: Account, join: Join) -> None:
