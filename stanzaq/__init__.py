@@ -17,7 +17,8 @@ from stanzaq.transport.interface import Schedule
 
 if TYPE_CHECKING:
     from stanzaq.worker.hooks import Run as CallNext
-    from stanzaq.worker.worker import Worker
+    from stanzaq.worker.router import Router
+from stanzaq.worker.worker import Worker
 else:
 
     def __getattr__(name: str) -> object:
@@ -40,6 +41,7 @@ __all__ = [
     "Reject",
     "Reply",
     "Retry",
+    "Router",
     "Schedule",
     "StanzaqError",
     "Task",

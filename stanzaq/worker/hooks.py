@@ -1,10 +1,10 @@
-"""Hooks of a worker: middleware around each job, and a lifespan around all of them. Must not know what a job does."""
+"""Hooks of a worker or a router: middleware around each job, and a lifespan around all of them. Must not know what a job does."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from stanzaq.job import Job
 
@@ -19,16 +19,24 @@ Lifespan = Callable[[], AsyncIterator[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a worker's program has registered; the first middleware is the outermost one."""
+    """What a worker or a router has registered; the first one of each kind is the outermost."""
 
     middleware: tuple[Middleware, ...] = ()
-    lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
+    lifespans: tuple[Callable[[], AbstractAsyncContextManager[Any]], ...] = ()
+    """What the last one yields is the state of jobs."""
+
+    def inside(self, outer: "Hooks") -> "Hooks":
+        """Return these hooks inside those of who includes them."""
+        return Hooks((*outer.middleware, *self.middleware), (*outer.lifespans, *self.lifespans))
 
     def around(self, run: Run) -> Run:
         """Return a run with all middleware around it."""
         for each in reversed(self.middleware):
             run = _inside(each, run)
         return run
+
+
+NO_HOOKS: Final = Hooks()
 
 
 def _inside(middleware: Middleware, run: Run) -> Run:

@@ -10,6 +10,7 @@ from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
 from stanzaq.retry import ALL_KINDS, Kinds, Reject, Retry
+from stanzaq.worker.hooks import NO_HOOKS, Hooks
 
 RunIn = Literal["loop", "thread", "process"]
 Handler = Callable[[Job[Any]], Any] | Callable[[list[Job[Any]]], Any]
@@ -42,6 +43,8 @@ class Registration:
     batch: int = 0
     wait: float = 0.0
     name: str = ""
+    hooks: Hooks = NO_HOOKS
+    """Those of the routers that it comes from."""
 
     @classmethod
     def make(  # noqa: PLR0913  (what users may say)

@@ -7,7 +7,8 @@ registered which handler.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -22,7 +23,7 @@ from stanzaq.transport.interface import PASSED, TASK, Content, Delivery, Lock, O
 from stanzaq.worker import passed
 from stanzaq.worker.batches import Batches
 from stanzaq.worker.callers import IGNORES, SETTLE_SECONDS, Callers
-from stanzaq.worker.hooks import Hooks, Run
+from stanzaq.worker.hooks import NO_HOOKS, Hooks, Run
 from stanzaq.worker.processes import NotStartedError
 from stanzaq.worker.registration import Registration
 
@@ -61,16 +62,17 @@ class Runs:
         transport: Transport,
         tasks: Collection[Registration],
         concurrency: int,
-        hooks: Hooks = Hooks(),  # noqa: B008  (a value)
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """Run `concurrency` jobs at once, each with the `state`; further deliveries wait here, under their locks."""
+        """Run `concurrency` jobs at once; further deliveries wait here, under their locks."""
         self._transport = transport
-        self.state: object = None
         self.publisher: ConnectedPublisher | None = None
         self.room = asyncio.Semaphore(concurrency)
         self._callers = Callers(tasks, concurrency)
         self._concurrency = concurrency
         self._hooks = hooks
+        self.states: dict[object, object] = {}
+        """What each lifespan has yielded."""
         self._tasks = defaultdict[str, dict[str, tuple[Registration, Run]]](dict)
         for task in tasks:
             self._tasks[task.node][task.name] = self._prepare(task)
@@ -79,6 +81,15 @@ class Runs:
         self.begins_no_more = False
         self._leaving: asyncio.Task[None] | None = None
         self._cancelled: list[asyncio.Task[Release | None]] = []
+
+    @asynccontextmanager
+    async def lifespans(self) -> AsyncIterator[None]:
+        """Run the lifespans of all tasks meanwhile, the worker's around those of its routers."""
+        tasks = [task for named in self._tasks.values() for task, _ in named.values()]
+        async with AsyncExitStack() as stack:
+            for lifespan in dict.fromkeys(each for task in tasks for each in task.hooks.lifespans):
+                self.states[lifespan] = await stack.enter_async_context(lifespan())
+            yield
 
     async def start(self) -> None:
         """Start what a first job would wait for; raises StanzaqError if no job could begin."""
@@ -99,8 +110,9 @@ class Runs:
             run.stop(self._leaving)
 
     def _prepare(self, task: Registration) -> tuple[Registration, Run]:
-        """Return a task with what runs it inside all middleware."""
-        return task, self._hooks.around(self._caller_of(task))
+        """Return a task, with all hooks around it, and what runs it inside all middleware."""
+        hooks = task.hooks.inside(self._hooks)
+        return replace(task, hooks=hooks), hooks.around(self._caller_of(task))
 
     def _refuse(self, node: str, name: str) -> tuple[Registration, Run]:
         """Return what makes a dead letter of an item: the worker has no task of its name."""
@@ -113,7 +125,7 @@ class Runs:
             raise Reject(msg)
 
         any_task, _ = next(iter(tasks.values()))
-        settings: dict[str, Any] = {"retry": Retry(), "timeout": None, "run_in": "loop", "batch": 0}
+        settings: dict[str, Any] = {"retry": Retry(), "timeout": None, "run_in": "loop", "batch": 0, "hooks": NO_HOOKS}
         return self._prepare(replace(any_task, handler=refuse, payload=Any, **settings))
 
     def _forget(self, lock: Lock) -> None:
@@ -428,7 +440,7 @@ class _Run:
             delivery.key,
             delivery.published,
             delivery.deadline,
-            self._runs.state,
+            self._runs.states.get(next(reversed(self._task.hooks.lifespans), None)),
             self._renew,
             self._begin,
             self._returned,

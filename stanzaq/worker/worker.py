@@ -1,53 +1,39 @@
 """A worker: functions for nodes, and a process that runs them until it is stopped. Must not know any transport."""
 
 import asyncio
-import inspect
 import logging
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, TypeVar, Unpack
 
-from stanzaq import payloads, schemes
+from stanzaq import schemes
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
-from stanzaq.publisher import task as declared
 from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.publisher.declaring import check_create
-from stanzaq.publisher.publisher import When
-from stanzaq.queue import Create, Queue
-from stanzaq.retry import Retry
+from stanzaq.queue import Create
 from stanzaq.transport.account import Password, Tls
-from stanzaq.transport.interface import Content, Transport
+from stanzaq.transport.interface import Transport
 from stanzaq.worker import processes
-from stanzaq.worker.handled import HandledTask, Register
-from stanzaq.worker.hooks import Hooks, Lifespan, Middleware
-from stanzaq.worker.registration import MOST_JOBS, Classes, Registration, RunIn, name_of
+from stanzaq.worker.hooks import Hooks
+from stanzaq.worker.registration import MOST_JOBS
+from stanzaq.worker.router import SCHEDULED, Router
 from stanzaq.worker.runs import Runs
 from stanzaq.worker.stopping import STUCK, Stop, end_at_once, end_if_blocked, watch_loop
 
 log = logging.getLogger("stanzaq")
 
-M = TypeVar("M", bound=Middleware)
-L = TypeVar("L", bound=Lifespan)
-A = TypeVar("A", bound=Callable[[], Awaitable[Any]])
-S = TypeVar("S", bound=declared.Task[Any, Any])
-
-_SCHEDULED = "task:"
-"""What the ids of a program's schedules begin with: others of its nodes are not the program's."""
-
 _END_SECONDS = 10.0
 """Time from the second signal to the end of the program, at most."""
 
 
-class Worker:
-    """Processes the items of nodes with functions.
+class Worker(Router):
+    """Processes the items of nodes with functions, which it declares as a router does, or includes.
 
     `url` is the account, `xmpp://user@example.org`, or over HTTP `https://user@example.org@queue.example.org`. `service` is
     the queue's domain; if it is not given, `queue.` before the account's. The password is a string, or a callable that
@@ -73,156 +59,14 @@ class Worker:
         group: str | None = None,
     ) -> None:
         """Check the arguments; connects only in `run` or `serve`."""
+        super().__init__()
         self._resize(concurrency, prefetch)
         self._account = schemes.account(url, service, password, address, tls)
         self._group = schemes.check_group(self._account, group)
         self._grace = seconds(grace)
         self._create = check_create(create)
-        self._queues: dict[str, Queue] = {}
-        self._tasks: dict[tuple[str, str], Registration] = {}
-        self._schedules: dict[tuple[str, str], tuple[Content, When]] = {}
-        self._hooks = Hooks()
-        self._publisher: ConnectedPublisher | None = None
         self._stop = Stop()
         self._left = 0
-
-    def task(  # noqa: PLR0913  (what users may say)
-        self,
-        queue: Queue | str,
-        *,
-        name: str = "",
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        run_in: RunIn | None = None,
-        retry_on: Classes | None = None,
-        never_retry: Classes = (),
-        max_jobs_per_process: int | None = None,
-        batch: int | None = None,
-        wait: Duration | None = None,
-    ) -> Register:
-        """Register the decorated function as the handler of a queue's items, or of a node's, by its name.
-
-        A coroutine runs in the event loop, a plain function in a thread, or in a process with `run_in="process"`. It takes a
-        `Job[T]`, whose payload is a T. When it returns, and what it returns has been awaited if that is possible, the item is
-        completed. When it raises, the item is retried as `retry` says, or as the `Retry` that it raises; `Reject` makes it a dead
-        letter. After `timeout` it counts as failed, with a TimeoutError, and its process is killed. An exception of a class of
-        `never_retry` makes the item a dead letter at once, and so does one of no class of `retry_on`, if that is given. A process
-        is replaced after `max_jobs_per_process` jobs of the task. A function that takes a `list[Job[T]]` gets up to `batch` jobs
-        at once (100), `wait` after the first one at the latest (50 ms). Several tasks share a node if each has a `name`, which
-        its items bear in the header `task`. Returns a `Task`, which is still called as the function. Raises TypeError or
-        ValueError if the function cannot be a handler.
-        """
-
-        def register(handler: Callable[[Any], Any]) -> HandledTask[Any, Any, Any, Any]:
-            if isinstance(handler, HandledTask):
-                # One function for several tasks.
-                handler = handler.handler
-            if (node, name) in self._tasks:
-                msg = f"{node} has a task {name + ' ' if name else ''}already: {self._tasks[node, name].handler!r}"
-                raise ValueError(msg)
-            registration = Registration.make(
-                node,
-                handler,
-                retry=retry,
-                timeout=timeout,
-                run_in=run_in,
-                retry_on=retry_on,
-                never_retry=never_retry,
-                max_jobs_per_process=max_jobs_per_process,
-                batch=batch,
-                wait=wait,
-            )
-            self._keep(told.queue)
-            self._tasks[node, name] = replace(registration, name=name)
-            # What the handler of a batch returns is no job's result.
-            types = registration.payload, Any if registration.batch else payloads.result_type(handler)
-            return HandledTask(told, handler, types, lambda: self._publisher)
-
-        if not (isinstance(queue, Queue) or (queue and isinstance(queue, str))):
-            msg = f'{queue!r} is no name of a node: write @worker.task("NODE") above the function'
-            raise TypeError(msg)
-        told: declared.Task[Any, Any] = declared.Task(queue, name)
-        node = told.node
-        return register
-
-    def _keep(self, queue: Queue) -> None:
-        """Note a queue and how it is declared; raises ValueError if it is declared otherwise already."""
-        known = self._queues.setdefault(queue.name, queue)
-        if queue.options and known.options and known != queue:
-            msg = f"{queue.name} is declared twice, and differently: give its tasks one Queue"
-            raise ValueError(msg)
-        if queue.options:
-            self._queues[queue.name] = queue
-
-    def schedule(
-        self,
-        payload: Any = None,  # noqa: ANN401
-        *,
-        id: str = "",  # noqa: A002  (the schedule's id, as everywhere)
-        **when: Unpack[When],
-    ) -> Callable[[S], S]:
-        """Let the service publish for the decorated task at certain times, by the arguments of `Publisher.schedule`.
-
-        It stands above `@worker.task`. When the worker starts, the service gets the schedules of the program, and forgets those
-        that the program has no longer. The `id` is by default the function's name. Raises TypeError and ValueError.
-        """
-
-        def register(task: S) -> S:
-            if not isinstance(task, HandledTask):
-                msg = f"{task!r} is no task: write @worker.schedule(…) above @worker.task(…)"
-                raise TypeError(msg)
-            name = f"{_SCHEDULED}{id or name_of(task.handler)}"
-            if (task.node, name) in self._schedules:
-                msg = f"{task} has a schedule {name} already: give this one an id"
-                raise ValueError(msg)
-            self._schedules[task.node, name] = task.scheduled(payload, **when)
-            return task
-
-        return register
-
-    def middleware(self, function: M) -> M:
-        """Register a coroutine function around all jobs: `async def timed(job, call_next): ...; await call_next(job)`.
-
-        `call_next` runs the handler, or the next middleware, and raises what that raises. If the middleware raises, the job has
-        failed; if it returns, the item is completed, even without `call_next`. The first one registered is the outermost. It runs
-        in the event loop, wherever the handler runs. Raises TypeError.
-        """
-        if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
-            msg = f"{function!r} is no middleware: write `async def name(job, call_next)`"
-            raise TypeError(msg)
-        self._hooks = replace(self._hooks, middleware=(*self._hooks.middleware, function))
-        return function
-
-    def lifespan(self, function: L) -> L:
-        """Register an asynchronous generator function that is run around the worker: up to its `yield` before the first job.
-
-        What it yields is `job.state`; what follows runs after the last job. A worker has one. Raises TypeError and ValueError.
-        """
-        can_be = inspect.isasyncgenfunction(function)
-        if not can_be:
-            msg = f"{function!r} is no lifespan: write `async def name()` with a `yield`, and no @asynccontextmanager"
-            raise TypeError(msg)
-        if self._hooks.lifespan is not nullcontext:
-            msg = "the worker has a lifespan already"
-            raise ValueError(msg)
-        self._hooks = replace(self._hooks, lifespan=asynccontextmanager(function))
-        return function
-
-    def on_start(self, function: A) -> A:
-        """Register a coroutine function that is run before the first job, and returns `job.state`: a lifespan without an end.
-
-        Raises TypeError and ValueError.
-        """
-        can_be = inspect.iscoroutinefunction(function)
-        if not can_be:
-            msg = f"{function!r} cannot be run on start: write `async def name()`"
-            raise TypeError(msg)
-
-        async def whole() -> AsyncIterator[Any]:
-            yield await function()
-
-        self.lifespan(whole)
-        return function
 
     def _resize(self, concurrency: int, prefetch: int) -> None:
         if not (concurrency >= 1 and prefetch >= 0 and concurrency + prefetch <= MOST_JOBS):
@@ -274,7 +118,7 @@ class Worker:
             raise RuntimeError(msg)
         runs = Runs(transport, self._tasks.values(), self._concurrency, hooks)
         with self._stop.watched(runs.begin_no_more) as stopping:
-            async with hooks.lifespan() as runs.state:
+            async with runs.lifespans():
                 await self._work(transport, runs, stopping, grace)
 
     async def _work(self, transport: Transport, runs: Runs, stopping: asyncio.Event, grace: float) -> None:
@@ -327,7 +171,7 @@ class Worker:
             # A node of others, or a collection.
             return
         for each in found:
-            if each.id.startswith(_SCHEDULED) and each.id not in wanted:
+            if each.id.startswith(SCHEDULED) and each.id not in wanted:
                 await publisher.unschedule(node, each.id)
                 log.info("%s of %s is deleted: the program has no such schedule", each.id, node)
 

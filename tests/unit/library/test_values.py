@@ -212,7 +212,7 @@ def test_public_names() -> None:
     """Issue 23: what a program may import, and what a job has."""
     assert set(stanzaq.__all__) == {
         *("Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"),
-        *("CallNext", "Fenced", "Reply", "Flow", "Queue", "Schedule", "Task", "chain", "group"),
+        *("CallNext", "Fenced", "Reply", "Router", "Flow", "Queue", "Schedule", "Task", "chain", "group"),
     }
     fields = [each.name for each in dataclasses.fields(Job) if not each.name.startswith("_")]
     assert fields == [
