@@ -64,19 +64,21 @@ def read_parameter(handler: Callable[..., Any], name: str) -> Any:  # noqa: ANN4
     except ValueError as error:
         msg = f"{name} has no readable parameters: write a function that takes a job"
         raise TypeError(msg) from error
-    wanted = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
-    if len(wanted) != 1 or wanted[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        msg = f"{name} takes {len(wanted)} arguments: a handler takes one, the job"
-        raise TypeError(msg)
     function: Any = handler
     while isinstance(function, functools.partial):
         function = function.func
     function = function if inspect.isroutine(function) else type(function).__call__
     try:
-        return typing.get_type_hints(function).get(wanted[0].name, Any)
+        hints = typing.get_type_hints(function)
     except Exception as error:
         msg = f"{name} has an annotation that cannot be read ({error}): import or define its names at the top of its module"
         raise TypeError(msg) from error
+    wanted = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
+    if len(wanted) != 1 or wanted[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        more = "the others are Annotated[…, Depends(…)], with pip install 'stanzaq[depends]'"
+        msg = f"{name} takes {len(wanted)} arguments: a handler takes one, the job{f'; {more}' if wanted[1:] else ''}"
+        raise TypeError(msg)
+    return hints.get(wanted[0].name, Any)
 
 
 def result_type(handler: Callable[..., Any]) -> Any:  # noqa: ANN401

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, Protocol, TypeVar, overload
 
 from stanzaq.job import Job
 from stanzaq.publisher.connected import ConnectedPublisher
@@ -53,3 +53,17 @@ class Register(Protocol):
 
     @overload
     def __call__(self, handler: Callable[[list[Job[P]]], R], /) -> HandledTask[P, Any, list[Job[P]], R]: ...
+
+    # With dependencies.
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Job[P], ...], Coroutine[Any, Any, R]], /
+    ) -> HandledTask[P, R, Job[P], Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Job[P], ...], R], /) -> HandledTask[P, R, Job[P], R]: ...
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[Job[P]], ...], R], /
+    ) -> HandledTask[P, Any, list[Job[P]], R]: ...

@@ -10,6 +10,7 @@ from stanzaq import payloads
 from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
 from stanzaq.retry import ALL_KINDS, Kinds, Reject, Retry
+from stanzaq.worker.dependencies import inject
 from stanzaq.worker.hooks import NO_HOOKS, Hooks
 
 RunIn = Literal["loop", "thread", "process"]
@@ -70,6 +71,7 @@ class Registration:
         if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
             msg = f"{name} is a generator, which would return before its work begins: write it without `yield`"
             raise TypeError(msg)
+        handler = inject(handler, name)
         policy: object = Retry() if retry is None else retry
         if not isinstance(policy, Retry):
             msg = f"retry={retry!r} for {name}: write retry=Retry(attempts=3)"

@@ -143,7 +143,7 @@ class Router:
             self._add(replace(registration, name=name))
             # What the handler of a batch returns is no job's result.
             types = registration.payload, Any if registration.batch else payloads.result_type(handler)
-            return HandledTask(told, handler, types, self._find_publisher)
+            return HandledTask(told, registration.handler, types, self._find_publisher)
 
         if not (isinstance(queue, Queue) or (queue and isinstance(queue, str))):
             msg = f'{queue!r} is no name of a node: write @worker.task("NODE") above the function'

@@ -252,7 +252,7 @@ def test_tasks() -> None:
     with pytest.raises(ValueError, match="a has a task already"):
         worker.task("a")(fine)
     with pytest.raises(TypeError, match="takes 2 arguments: a handler takes one, the job"):
-        worker.task("b")(two)  # type: ignore[arg-type]  # as a type checker says too
+        worker.task("b")(two)
     with pytest.raises(TypeError, match=r"annotate its parameter as Job\[…\]"):
         worker.task("c")(other)  # type: ignore[arg-type]
     assert payload_type(fine, "fine") is Size
