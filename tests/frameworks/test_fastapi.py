@@ -1,12 +1,8 @@
 """FastAPI apps that publish, against a real service and under test."""
 
-import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from fastapi import Depends, FastAPI
@@ -17,6 +13,7 @@ from stanzaq import Publisher, StanzaqError
 from stanzaq.fastapi import get_publisher, lifespan
 from tests.doors.frontend import ALICE, PASSWORD
 from tests.doors.rest.served import RestFrontend, client
+from tests.frameworks.documented import import_programs
 
 
 def made(url: str) -> FastAPI:
@@ -61,12 +58,5 @@ async def test_no_lifespan() -> None:
 
 
 async def test_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The app in library.md sends for its task, under a test as the one there."""
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
-    programs = dict(re.findall(r"```python\n# (\w+)\.py.*?\n(.*?)```", page, re.DOTALL))
-    for module in ("thumbnails", "web"):
-        monkeypatch.setitem(sys.modules, module, ModuleType(module))
-        exec(programs[module], vars(sys.modules[module]))  # noqa: S102
-    names: dict[str, Any] = {}
-    exec(programs["test_web"], names)  # noqa: S102
-    await names["test_resize"]()
+    """The app in library.md sends for its task, under the test beside it."""
+    await import_programs(monkeypatch, "thumbnails", "web", "test_web").test_resize()
