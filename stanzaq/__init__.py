@@ -18,17 +18,17 @@ from stanzaq.transport.interface import Schedule
 if TYPE_CHECKING:
     from stanzaq.worker.hooks import Run as CallNext
     from stanzaq.worker.router import Router
-from stanzaq.worker.worker import Worker
+    from stanzaq.worker.worker import Worker
 else:
 
     def __getattr__(name: str) -> object:
         """Import what a worker needs; raises AttributeError for other names."""
-        if name not in {"CallNext", "Worker"}:
+        if name not in {"CallNext", "Router", "Worker"}:
             msg = f"module 'stanzaq' has no attribute {name!r}"
             raise AttributeError(msg)
-        from stanzaq.worker import hooks, worker  # noqa: PLC0415
+        from stanzaq.worker import hooks, router, worker  # noqa: PLC0415
 
-        return hooks.Run if name == "CallNext" else worker.Worker
+        return {"CallNext": hooks.Run, "Router": router.Router, "Worker": worker.Worker}[name]
 
 
 __all__ = [
