@@ -1,7 +1,7 @@
 #!/bin/sh
 # A worker of curl and grep: it leases messages over HTTP, and completes each when its work has succeeded.
 #
-# $ sh examples/curl_worker.sh
+# $ sh curl_worker.sh
 set -eu
 url=http://127.0.0.1:8080
 ask() { curl --silent --show-error --fail --user worker@localhost:secret --header 'Accept: application/json' "$@"; }

@@ -1,7 +1,7 @@
 // A worker in JavaScript, on @xmpp/client: it subscribes with credit, works on items and acknowledges them.
 //
 // $ npm install @xmpp/client@0.14
-// $ node examples/js_worker.mjs
+// $ node js_worker.mjs
 import { client, xml } from "@xmpp/client";
 
 const QUEUE = "queue.localhost", NODE = "jobs", CREDIT = "5";

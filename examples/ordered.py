@@ -4,7 +4,7 @@ $ curl --user publisher@localhost:secret --request PUT --header 'Content-Type: a
     --data '{"options": {"stanzaq#ordered": true}}' http://127.0.0.1:8080/queues/orders
 $ curl --user publisher@localhost:secret --request PATCH --header 'Content-Type: application/json' \
     --data '{"affiliations": {"worker@localhost": "member"}}' http://127.0.0.1:8080/affiliations/orders
-$ STANZAQ_PASSWORD=secret python examples/ordered.py
+$ STANZAQ_PASSWORD=secret python ordered.py
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A publisher in ten lines. Run it twice: the queue ignores the second item, which has the same id.
 
-$ STANZAQ_PASSWORD=secret python examples/publisher.py
+$ STANZAQ_PASSWORD=secret python publisher.py
 """
 
 import asyncio

@@ -3,10 +3,10 @@ r"""FastAPI and a worker: a request is answered at once with where its result wi
 The worker is in the web server's process here, because its results are; it can as well be a program of its own.
 
 $ pip install fastapi uvicorn
-$ curl --user publisher@localhost:secret --request PUT http://127.0.0.1:8080/queues/thumbnails
+$ curl --user publisher@localhost:secret --request PUT http://127.0.0.1:8080/queues/pictures
 $ curl --user publisher@localhost:secret --request PATCH --header 'Content-Type: application/json' \
-    --data '{"affiliations": {"worker@localhost": "member"}}' http://127.0.0.1:8080/affiliations/thumbnails
-$ STANZAQ_PASSWORD=secret uvicorn --app-dir examples web:app --port 8000
+    --data '{"affiliations": {"worker@localhost": "member"}}' http://127.0.0.1:8080/affiliations/pictures
+$ STANZAQ_PASSWORD=secret uvicorn web:app --port 8000
 $ curl --json '{"file": "cat.png"}' http://127.0.0.1:8000/thumbnails
 """
 
@@ -32,7 +32,7 @@ publisher = Publisher("xmpp://publisher@localhost", **AT)
 results: dict[str, str] = {}
 
 
-@worker.task("thumbnails", timeout="1m")
+@worker.task("pictures", timeout="1m")
 async def thumbnail(job: Job[Picture]) -> None:
     results[job.id] = f"small-{job.payload.file}"
 

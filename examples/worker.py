@@ -1,6 +1,6 @@
 """A worker in ten lines. It works on ten items at once, retries what fails, and ends in order at Ctrl-C.
 
-$ STANZAQ_PASSWORD=secret python examples/worker.py
+$ STANZAQ_PASSWORD=secret python worker.py
 """
 
 from stanzaq import Job, Retry, Worker

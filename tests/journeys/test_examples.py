@@ -6,18 +6,28 @@ import re
 import runpy
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
+import psutil
 import pytest
+from aiohttp import web
+from PIL import Image
 
 from frontends.tools.dev import Service
+from stanzaq import Job, Publisher, Worker
+from stanzaq.publisher.outbox import Outbox
 from stanzaq.pytest_plugin import stanzaq_service
+from stanzaq.transport.interface import Outgoing
 from tests.journeys.reader import Reader
+from tests.network import network
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["stanzaq_service"]
@@ -31,10 +41,10 @@ _LIBRARY = (_ROOT / "docs" / "library.md").read_text()
 def directory(stanzaq_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with the examples; only the ports are changed, which other programs may use here."""
     directory = tmp_path_factory.mktemp("examples")
-    (directory / "examples").mkdir()
+    http = stanzaq_service.http.removeprefix("http://")
     for path in EXAMPLES.iterdir():
-        text = path.read_text().replace("http://127.0.0.1:8080", stanzaq_service.http)
-        (directory / "examples" / path.name).write_text(text.replace("127.0.0.1:5222", stanzaq_service.xmpp))
+        text = path.read_text().replace("127.0.0.1:8080", http).replace("127.0.0.1:5222", stanzaq_service.xmpp)
+        (directory / path.name).write_text(text)
     (directory / "node_modules").symlink_to(_ROOT / ".venv" / "tools" / "node_modules")
     return directory
 
@@ -59,31 +69,52 @@ async def begun(directory: Path, command: str) -> Process:
     )
 
 
+async def outcome(directory: Path, command: str) -> list[str]:
+    """Run a command; return what it prints."""
+    process = await begun(directory, command)
+    output, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE_SECONDS)
+    assert process.returncode == 0, errors.decode()
+    return output.decode().splitlines()
+
+
 async def printed(directory: Path, name: str, most: int = 9) -> list[str]:
     """Run the commands of an example; return what the last one prints."""
     lines = list[str]()
-    for command in commands(directory / "examples" / name)[:most]:
-        process = await begun(directory, command)
-        output, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE_SECONDS)
-        assert process.returncode == 0, errors.decode()
-        lines = output.decode().splitlines()
+    for command in commands(directory / name)[:most]:
+        lines = await outcome(directory, command)
     return lines
 
 
 @asynccontextmanager
-async def running(directory: Path, name: str) -> AsyncIterator[asyncio.StreamReader]:
-    """Run a worker meanwhile; return its output. It ends in order when it and its children are signalled, as by a terminal."""
-    (command,) = commands(directory / "examples" / name)
-    worker = await begun(directory, command)
-    assert worker.stdout is not None
+async def running(directory: Path, name: str, *, fails: bool = False) -> AsyncIterator[Process]:
+    """Run a worker meanwhile, the first command. It ends in order when it and its children are signalled, as by a terminal.
+
+    What it logs is of no failure, unless jobs are to fail.
+    """
+    worker = await begun(directory, commands(directory / name)[0])
     try:
-        yield worker.stdout
+        yield worker
         os.killpg(worker.pid, signal.SIGTERM)
         _rest, errors = await asyncio.wait_for(worker.communicate(), PATIENCE_SECONDS)
-        assert b"Traceback" not in errors and b"rror" not in errors, errors.decode()
+        assert fails or (b"Traceback" not in errors and b"rror" not in errors), errors.decode()
     finally:
         if worker.returncode is None:
-            worker.kill()
+            os.killpg(worker.pid, signal.SIGKILL)
+
+
+async def until_ready(worker: Process, queue: str) -> None:
+    """Wait until a worker is ready for items of a queue."""
+    assert worker.stderr is not None
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while f"ready for items of {queue}," not in (await worker.stderr.readline()).decode():
+            pass
+
+
+async def until(happens: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not happens():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def queued(service: Service, queue: str) -> list[Any]:
@@ -97,9 +128,9 @@ async def queued(service: Service, queue: str) -> list[Any]:
 @pytest.mark.parametrize("name", ["worker.py", "curl_worker.sh", "js_worker.mjs"])
 async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> None:
     """Each works on what the publisher sends, and ends in order."""
-    async with running(directory, name) as output:
+    async with running(directory, name) as worker:
         # The queue ignores repeats: each worker gets a picture of its own.
-        publisher = directory / "examples" / "publisher.py"
+        publisher = directory / "publisher.py"
         text = publisher.read_text()
         publisher.write_text(text.replace("cat.png", f"{name}.png"))
         try:
@@ -107,18 +138,13 @@ async def test_workers(directory: Path, name: str, stanzaq_service: Service) -> 
         finally:
             publisher.write_text(text)
         # Other tests publish there, too.
+        assert worker.stdout is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while (line := (await output.readline()).decode()) != f"working on {name}.png\n":
+            while (line := (await worker.stdout.readline()).decode()) != f"working on {name}.png\n":
                 assert line == "working on cat.png\n"
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await queued(stanzaq_service, stanzaq_service.queue):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-
-
-async def test_retries(directory: Path) -> None:
-    """A mail is sent at the second attempt, another is dead-lettered."""
-    lines = await printed(directory, "retries.py")
-    assert sorted(lines) == ["given up: nobody is no address", "sent to anna@example.org at attempt 2"]
 
 
 async def test_ordered(directory: Path) -> None:
@@ -128,31 +154,172 @@ async def test_ordered(directory: Path) -> None:
         assert [line for line in lines if line.startswith(customer)] == [f"{customer} {number}" for number in range(3)]
 
 
-async def test_device(directory: Path, stanzaq_service: Service) -> None:
-    """A device that is killed and started again has each reading in the queue once."""
-    create, work = commands(directory / "examples" / "device.py")
-    curl = await begun(directory, create)
-    assert await asyncio.wait_for(curl.wait(), PATIENCE_SECONDS) == 0
-    device = await begun(directory, work)
-    assert device.stdout is not None
+async def test_thumbnails(directory: Path) -> None:
+    """A picture whose process is killed, and one that takes too long, are made small by the next process."""
+    program, places = directory / "thumbnails.py", [directory / "cat.png", directory / "dog.png"]
+    program.write_text(program.read_text().replace('"30s"', '"1s"'))
+    for place in places:
+        # The process waits for this picture, which never comes.
+        os.mkfifo(place)
+
+    def is_small(place: Path) -> bool:
+        with suppress(OSError), Image.open(place.with_suffix(".small.png")) as picture:
+            return picture.size == (128, 64)
+        return False
+
+    async with running(directory, program.name, fails=True) as worker:
+        await until_ready(worker, "thumbnails")
+        assert await outcome(directory, commands(program)[1]) == []
+        waiting = [await asyncio.to_thread(os.open, place, os.O_WRONLY) for place in places]
+        await until(lambda: readers(worker.pid, places[0]))
+        (reader,) = readers(worker.pid, places[0])
+        for place in places:
+            Image.new("RGB", (512, 256)).save(directory / "picture.png")
+            (directory / "picture.png").rename(place)
+        reader.kill()
+        for place in places:
+            await until(lambda place=place: is_small(place))  # type: ignore[misc]
+    for each in waiting:
+        os.close(each)
+
+
+def readers(worker: int, place: Path) -> list[psutil.Process]:
+    """Return the processes of a worker that have opened a file."""
+    found = []
+    for process in psutil.Process(worker).children(recursive=True):
+        with suppress(OSError):
+            found += [process for each in Path(f"/proc/{process.pid}/fd").iterdir() if each.readlink() == place]
+    return found
+
+
+async def test_webhooks(directory: Path, stanzaq_service: Service) -> None:
+    """A customer's limits hold, others do not wait for it, failures are tried again, and refusals are not."""
+    hits, busy, most, goes_on = defaultdict[str, list[float]](list), 0, 0, asyncio.Event()
+
+    async def hear(request: web.Request) -> web.Response:
+        nonlocal busy, most
+        customer = request.match_info["customer"]
+        hits[customer].append(time.monotonic())
+        if customer == "anna":
+            busy += 1
+            most = max(most, busy)
+            await goes_on.wait()
+            busy -= 1
+        fails = {"cora": 503 if len(hits["cora"]) == 1 else 200, "dora": 404}
+        return web.Response(status=fails.get(customer, 200))
+
+    anna = " ".join(["anna", "URL/anna", *map(str, range(25))])
+    send = commands(directory / "webhooks.py")[1].replace("anna http://127.0.0.1:8000/hook first second third", anna)
+    async with (
+        serving(hear) as url,
+        running(directory, "webhooks.py", fails=True) as worker,
+        Publisher(**stanzaq_service.account("worker")) as publisher,
+    ):
+        await until_ready(worker, "webhooks")
+        assert await outcome(directory, send.replace("URL", url)) == []
+        await until(lambda: busy == 5)
+        for customer in ("bert", "cora", "dora"):
+            await publisher.publish("webhooks", {"url": f"{url}/{customer}", "event": "one"}, key=customer)
+        await until(lambda: hits["bert"] and len(hits["cora"]) == 2 and hits["dora"])
+        assert busy == most == 5
+        goes_on.set()
+        began = time.monotonic()
+        await until(lambda: len(hits["anna"]) == 25)
+        # At most eleven of the other twenty at once, and then ten a second.
+        assert most == 5 and hits["anna"][-1] - began > 0.8
+    assert [len(hits[customer]) for customer in ("bert", "cora", "dora")] == [1, 2, 1]
+
+
+@asynccontextmanager
+async def serving(hear: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """Serve the hooks of customers meanwhile; return the URL before their names."""
+    server = web.Application()
+    server.router.add_post("/{customer}", hear)
+    runner = web.AppRunner(server)
+    await runner.setup()
     try:
-        line = await asyncio.wait_for(device.stdout.readline(), PATIENCE_SECONDS)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield "http://{}:{}".format(*runner.addresses[0])
     finally:
-        device.kill()
-    rest, _ = await asyncio.wait_for(device.communicate(), PATIENCE_SECONDS)
-    # The kill may have cut the last line short.
-    whole = (line + rest).decode().rpartition("\n")[0]
-    stored = [*whole.splitlines(), *await printed(directory, "device.py")]
-    readings = [f"stored {reading['at']}" for reading in await queued(stanzaq_service, "readings")]
-    assert set(stored) <= set(readings) and len(set(readings)) == len(readings)
-    assert len(stored) > 20
+        await runner.cleanup()
+
+
+async def test_devices(directory: Path, stanzaq_service: Service) -> None:
+    """Of 200 devices whose line is cut and that are killed, each reading is in the queue once."""
+    program, measured = directory / "devices.py", list[tuple[str, str]]()
+    create, measure = commands(program)
+    await outcome(directory, create)
+    owner = Worker(**stanzaq_service.account("publisher"), concurrency=200)
+
+    @owner.task("readings")
+    async def store(job: Job[dict[str, float]]) -> None:
+        measured.append((job.id, f"{job.payload['device']} {job.payload['at']}"))
+
+    storing = asyncio.create_task(owner.serve())
+    with network(1) as (link,):
+        port = link.lead(int(stanzaq_service.http.rpartition(":")[2]))
+        text = program.read_text().replace(stanzaq_service.http.removeprefix("http://"), f"127.0.0.1:{port}")
+        program.write_text(text.replace("READINGS = 200, 10", "READINGS = 200, 2").replace("sleep(1)", "sleep(0.5)"))
+        devices = await begun(directory, measure)
+        try:
+            await until(lambda: measured)
+            # Requests go through, and their answers do not.
+            link.hang()
+            await until(link.held.is_set)
+            link.cut()
+            link.heal()
+        finally:
+            os.killpg(devices.pid, signal.SIGKILL)
+        await devices.communicate()
+        kept = {
+            each.item for path in (directory / "devices").iterdir() if path.suffix == ".db" for each in await left(path)
+        }
+        stored = {item for item, _ in measured}
+        assert await outcome(directory, measure) == []
+    await until(lambda: len(measured) >= len(stored | kept) + 400)
+    owner.stop()
+    await storing
+    assert kept and stored | kept < {item for item, _ in measured}
+    assert len(measured) == len({reading for _, reading in measured})
+    assert not [path for path in (directory / "devices").glob("*.db") if await left(path)]
+
+
+async def left(path: Path) -> list[Outgoing]:
+    """Return what is in an outbox."""
+    outbox = Outbox(path)
+    try:
+        return await outbox.open()
+    finally:
+        await outbox.close()
+
+
+async def test_nightly(directory: Path, stanzaq_service: Service) -> None:
+    """The sum is of 50 results, once, although the worker is killed meanwhile; and the next night is at three in Berlin."""
+    account, said = stanzaq_service.account("worker"), list[str]()
+    (command,) = commands(directory / "nightly.py")
+    killed = await begun(directory, command)
+    async with Publisher(**account) as publisher:
+        await until_ready(killed, "nights")
+        await publisher.publish("nights", None, id="tonight")
+        assert killed.stdout is not None
+        await asyncio.wait_for(killed.stdout.readline(), PATIENCE_SECONDS)
+        os.killpg(killed.pid, signal.SIGKILL)
+        await killed.communicate()
+        async with running(directory, "nightly.py") as worker, asyncio.timeout(PATIENCE_SECONDS):
+            assert worker.stdout is not None
+            while not (line := (await worker.stdout.readline()).decode()).startswith("50 shops"):
+                said.append(line)
+        (night,) = await publisher.schedules("nights")
+    assert line == f"50 shops sold {sum(len(f'shop {number}') for number in range(50))}\n"
+    assert len(said) <= 50 and all(each.startswith("counting shop") for each in said)
+    assert night.next is not None and night.next.astimezone(ZoneInfo("Europe/Berlin")).hour == 3
 
 
 async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is answered with the place of its result."""
     monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
     await printed(directory, "web.py", 2)
-    app = runpy.run_path(str(directory / "examples" / "web.py"))["app"]
+    app = runpy.run_path(str(directory / "web.py"))["app"]
     web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://web")
     async with asyncio.timeout(PATIENCE_SECONDS), app.router.lifespan_context(app), web:
         asked = await web.post("/thumbnails", json={"file": "cat.png"})
