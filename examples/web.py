@@ -1,61 +1,55 @@
-r"""FastAPI and a worker: a request is answered at once with where its result will be, and the work is done later.
-
-The worker is in the web server's process here, because its results are; it can as well be a program of its own.
+"""FastAPI: a request is answered at once with where its result will be, and any process of the web server can tell it.
 
 $ pip install fastapi uvicorn
-$ curl --user publisher@localhost:secret --request PUT http://127.0.0.1:8080/queues/pictures
-$ curl --user publisher@localhost:secret --request PATCH --header 'Content-Type: application/json' \
-    --data '{"affiliations": {"worker@localhost": "member"}}' http://127.0.0.1:8080/affiliations/pictures
-$ STANZAQ_PASSWORD=secret uvicorn web:app --port 8000
+$ STANZAQ_PASSWORD=secret stanzaq worker web:worker
+$ STANZAQ_PASSWORD=secret uvicorn web:app --port 8000 --workers 2
 $ curl --json '{"file": "cat.png"}' http://127.0.0.1:8000/thumbnails
+
+The twin, with taskiq over Redis Streams, does not promise as much. What a lost worker had begun comes back after ten minutes, and
+so does what runs for longer, to a second worker. A task that kills its worker is counted nowhere, and comes back for ever. One
+that raises is sent again at once, without a delay, unless a scheduler runs beside the workers.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from pydantic import BaseModel
 
-from stanzaq import Job, Publisher, Worker
+from stanzaq import Job, Publisher, Retry, StanzaqError, Worker
 
 AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
+worker = Worker("xmpp://worker@localhost", concurrency=10, create="if-missing", **AT)
+publisher = Publisher("xmpp://worker@localhost", **AT)
 
 
 class Picture(BaseModel):
     file: str
 
 
-worker = Worker("xmpp://worker@localhost", concurrency=10, **AT)
-publisher = Publisher("xmpp://publisher@localhost", **AT)
-results: dict[str, str] = {}
-
-
-@worker.task("pictures", timeout="1m")
-async def thumbnail(job: Job[Picture]) -> None:
-    results[job.id] = f"small-{job.payload.file}"
+@worker.task("pictures", retry=Retry(attempts=3), timeout="1m")
+async def thumbnail(job: Job[Picture]) -> str:
+    return f"small-{job.payload.file}"
 
 
 @asynccontextmanager
-async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+async def connect(_app: FastAPI) -> AsyncIterator[None]:
     async with publisher:
-        working = asyncio.create_task(worker.serve())
         yield
-        worker.stop()
-        await working
 
 
-app = FastAPI(lifespan=lifespan)
+app = FastAPI(lifespan=connect)
 
 
 @app.post("/thumbnails", status_code=202)
 async def ask(picture: Picture) -> dict[str, str]:
-    return {"result": f"/thumbnails/{await thumbnail.on(publisher).send(picture)}"}
+    return {"result": f"/thumbnails/{await thumbnail.on(publisher).send(picture, keep=True)}"}
 
 
 @app.get("/thumbnails/{id}")
 async def result(id: str) -> dict[str, str]:
-    if id not in results:
-        raise HTTPException(404, "not done yet")
-    return {"file": results[id]}
+    try:
+        return {"state": "done", "file": await publisher.result("pictures", id)}
+    except StanzaqError as error:
+        return {"state": "waiting" if error.condition == "item-not-found" else error.condition}

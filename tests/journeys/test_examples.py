@@ -21,6 +21,7 @@ import msgspec
 import psutil
 import pytest
 from aiohttp import web
+from fastapi import FastAPI
 from PIL import Image
 
 from frontends.tools.dev import Service
@@ -79,10 +80,10 @@ async def outcome(directory: Path, command: str) -> list[str]:
     return output.decode().splitlines()
 
 
-async def printed(directory: Path, name: str, most: int = 9) -> list[str]:
+async def printed(directory: Path, name: str) -> list[str]:
     """Run the commands of an example; return what the last one prints."""
     lines = list[str]()
-    for command in commands(directory / name)[:most]:
+    for command in commands(directory / name):
         lines = await outcome(directory, command)
     return lines
 
@@ -313,17 +314,28 @@ async def test_nightly(directory: Path, stanzaq_service: Service) -> None:
 
 
 async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request is answered with the place of its result."""
+    """A request is answered with the place of its result, and another web server tells it."""
     monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
-    await printed(directory, "web.py", 2)
-    app = runpy.run_path(str(directory / "web.py"))["app"]
-    web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://web")
-    async with asyncio.timeout(PATIENCE_SECONDS), app.router.lifespan_context(app), web:
-        asked = await web.post("/thumbnails", json={"file": "cat.png"})
+    first, second = (runpy.run_path(str(directory / "web.py"))["app"] for _ in range(2))
+    async with running(directory, "web.py") as worker, client_of(first) as ask, client_of(second) as tell:
+        await until_ready(worker, "pictures")
+        asked = await ask.post("/thumbnails", json={"file": "cat.png"})
         assert asked.status_code == 202
-        while (found := await web.get(asked.json()["result"])).status_code == 404:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        assert found.json() == {"file": "small-cat.png"}
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (found := (await tell.get(asked.json()["result"])).json()) == {"state": "waiting"}:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    assert found == {"state": "done", "file": "small-cat.png"}
+
+
+@asynccontextmanager
+async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client of a web server, which runs meanwhile."""
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://web") as client,
+    ):
+        yield client
 
 
 async def test_the_fixture(stanzaq_service: Service) -> None:
