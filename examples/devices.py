@@ -1,4 +1,4 @@
-"""200 devices on bad lines: a reading is in the device's own file until the queue has it, and the next one waits for no line.
+"""200 devices on bad lines: a reading is in the device's own file until the queue has it, and none waits for the line.
 
 Cut the line, or kill the program and start it again: no reading is lost, and none is in the queue twice. (A reading that the
 queue has, but whose answer stays away for more than two hours, may be there twice; over XMPP not even that.)

@@ -6,8 +6,8 @@ The service publishes the first item of the night, so no other program must run 
 $ STANZAQ_PASSWORD=secret python nightly.py
 
 The twin, with Celery, does not promise as much. Nothing begins without beat, and two of them begin everything twice. If the
-worker dies in `begin`, the chord is sent again as another one, and the night has two reports. A chord needs a result backend as
-well, and what that loses is not summed.
+worker dies in `begin`, the chord is sent again as another one, and the night may have two reports. A chord needs a result
+backend as well, and what that loses is not summed.
 """
 
 from typing import Any

@@ -36,6 +36,7 @@ __all__ = ["stanzaq_service"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = _ROOT / "examples"
+_PROGRAMS = [path for path in EXAMPLES.iterdir() if path.suffix in {".mjs", ".py", ".sh"}]
 T = TypeVar("T")
 _LIBRARY = (_ROOT / "docs" / "library.md").read_text()
 
@@ -45,7 +46,7 @@ def directory(stanzaq_service: Service, tmp_path_factory: pytest.TempPathFactory
     """Return a directory with the examples; only the ports are changed, which other programs may use here."""
     directory = tmp_path_factory.mktemp("examples")
     http = stanzaq_service.http.removeprefix("http://")
-    for path in EXAMPLES.iterdir():
+    for path in _PROGRAMS:
         text = path.read_text().replace("127.0.0.1:8080", http).replace("127.0.0.1:5222", stanzaq_service.xmpp)
         (directory / path.name).write_text(text)
     (directory / "node_modules").symlink_to(_ROOT / ".venv" / "tools" / "node_modules")
@@ -361,4 +362,4 @@ async def test_pages(name: str, stanzaq_service: Service, tmp_path: Path) -> Non
 def test_all_are_listed() -> None:
     """The list of examples names each."""
     listed = re.findall(r"^\| \[(\S+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.name != "README.md")
+    assert sorted(listed) == sorted(path.name for path in _PROGRAMS)
