@@ -25,7 +25,7 @@ async def count(job: Job[str]) -> int:
     return len(job.payload)
 
 
-@worker.task("reports")
+@worker.task("totals")
 async def report(job: Job[list[int]]) -> None:
     print(f"{len(job.payload)} shops sold {sum(job.payload)}", flush=True)
 

@@ -28,7 +28,7 @@ class Picture(BaseModel):
     file: str
 
 
-@worker.task("pictures", retry=Retry(attempts=3), timeout="1m")
+@worker.task("uploads", retry=Retry(attempts=3), timeout="1m")
 async def thumbnail(job: Job[Picture]) -> str:
     return f"small-{job.payload.file}"
 
@@ -50,6 +50,6 @@ async def ask(picture: Picture) -> dict[str, str]:
 @app.get("/thumbnails/{id}")
 async def result(id: str) -> dict[str, str]:
     try:
-        return {"state": "done", "file": await publisher.result("pictures", id)}
+        return {"state": "done", "file": await publisher.result("uploads", id)}
     except StanzaqError as error:
         return {"state": "waiting" if error.condition == "item-not-found" else error.condition}

@@ -319,7 +319,7 @@ async def test_web(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANZAQ_PASSWORD", "secret")
     first, second = (runpy.run_path(str(directory / "web.py"))["app"] for _ in range(2))
     async with running(directory, "web.py") as worker, client_of(first) as ask, client_of(second) as tell:
-        await until_ready(worker, "pictures")
+        await until_ready(worker, "uploads")
         asked = await ask.post("/thumbnails", json={"file": "cat.png"})
         assert asked.status_code == 202
         async with asyncio.timeout(PATIENCE_SECONDS):
