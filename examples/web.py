@@ -10,14 +10,13 @@ so does what runs for longer, to a second worker. A task that kills its worker i
 that raises is sent again at once, without a delay, unless a scheduler runs beside the workers.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 
 from stanzaq import Job, Publisher, Retry, StanzaqError, Worker
+from stanzaq.fastapi import lifespan
 
 AT: dict[str, Any] = {"service": "queue.localhost", "address": "127.0.0.1:5222", "tls": "disabled"}
 worker = Worker("xmpp://worker@localhost", concurrency=10, create="if-missing", **AT)
@@ -33,13 +32,7 @@ async def thumbnail(job: Job[Picture]) -> str:
     return f"small-{job.payload.file}"
 
 
-@asynccontextmanager
-async def connect(_app: FastAPI) -> AsyncIterator[None]:
-    async with publisher:
-        yield
-
-
-app = FastAPI(lifespan=connect)
+app = FastAPI(lifespan=lifespan(publisher))
 
 
 @app.post("/thumbnails", status_code=202)
