@@ -59,7 +59,8 @@ _UNOWNED: Final = "Partitions without an owner, of a queue of several"
 
 _TOTALS = {
     "published": "Items published to a node since it was made, over all frontends",
-    "finished": "Items that a node is done with since it was made, over all frontends",
+    "finished": "Items of a node that were acknowledged since it was made, over all frontends",
+    "removed": "Items of a node that went in any other way since it was made, over all frontends",
     "attempts": "Deliveries of a node that have ended since it was made, over all frontends",
 }
 

@@ -1,5 +1,5 @@
 -- The partition's clock, options and counters: read once when an operation starts; the counters are written once when it ends.
--- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, deadline = nil, deadline_text = nil, cursor = nil, tail = nil, token = nil, fence = nil, before = nil, options = nil
+-- CALL: kept = nil, kept_bytes = nil, removed = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, deadline = nil, deadline_text = nil, cursor = nil, tail = nil, token = nil, fence = nil, before = nil, options = nil
 local partition = {}
 
 -- HGETALL: few of the fields exist, so HMGET would look for most in vain.
@@ -41,6 +41,7 @@ function partition.load()
   call.partition_before = meta
   -- The log as a stream: how much is kept, up to where it was trimmed, and the last entry removed.
   call.partition_kept, call.partition_kept_bytes = tonumber(meta.kept or 0), tonumber(meta.kept_bytes or 0)
+  call.partition_removed = tonumber(meta.removed or 0)
   call.partition_trim, call.partition_lost = meta.trim or '0-0', meta.lost or '0-0'
   return nil
 end
@@ -87,6 +88,11 @@ function partition.count_kept(count, bytes)
   call.partition_kept, call.partition_kept_bytes = call.partition_kept + count, call.partition_kept_bytes + bytes
 end
 
+-- Counts entries of a queue that went without being acknowledged.
+function partition.count_removed(count)
+  call.partition_removed = call.partition_removed + count
+end
+
 -- Returns the next number of the partition, for a token, sequence, fence or version. No number is given twice, also when Redis has lost
 -- its last second (guarantee 10). A counter alone would go back with the data and give the lost numbers again. So the number is Redis's
 -- time in microseconds, or one more than the last number if that is larger. A call needs more than a microsecond for each number, so
@@ -106,5 +112,8 @@ function partition.save()
     or call.partition_trim ~= (before.trim or '0-0') or call.partition_lost ~= (before.lost or '0-0') then
     redis.call('HSET', key.meta, 'kept', string.format('%d', call.partition_kept),
       'kept_bytes', string.format('%d', call.partition_kept_bytes), 'trim', call.partition_trim, 'lost', call.partition_lost)
+  end
+  if call.partition_removed ~= tonumber(before.removed or 0) then
+    redis.call('HSET', key.meta, 'removed', string.format('%d', call.partition_removed))
   end
 end

@@ -2,8 +2,8 @@
 -- Count what a partition holds, and tell the age of the oldest item that may go out, or at most the age of one before it. A queue of
 -- several partitions is worked by owners: the last count is 1 if this one has none.
 -- ARGV: now revision
--- RETURNS: ok(waiting eligible delayed in_flight dying oldest_ms subscribers credit_free kept kept_bytes published finished attempts
---   dependent partitions_unowned) stale gone deleted
+-- RETURNS: ok(waiting eligible delayed in_flight dying oldest_ms subscribers credit_free kept kept_bytes published finished removed
+--   attempts dependent partitions_unowned) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local LOOK = 100
@@ -70,7 +70,11 @@ local function count_added(name)
   end
 end
 local published = count_added(key.log)
-local finished = published - redis.call('XLEN', key.log) + call.partition_kept
+-- Nobody finishes the entries of a log.
+local removed, finished = published - redis.call('XLEN', key.log), 0
+if not call.partition_options.log_only then
+  removed, finished = call.partition_removed, removed + call.partition_kept - call.partition_removed
+end
 
 -- Exact up to 500 subscribers with free credit and as many that pull; beyond that a lower bound.
 local _, room = credit.free(500)
@@ -87,4 +91,4 @@ end
 local several = call.partition_options.several
 local unowned = several and not (call.partition_options.log_only or partition_owner.get())
 return respond.results({waiting, eligible, delayed, in_flight, dying, age, redis.call('HLEN', key.subscribers), room, call.partition_kept,
-  call.partition_kept_bytes, published, finished, count_added(key.journal), waits, unowned and 1 or 0})
+  call.partition_kept_bytes, published, finished, removed, count_added(key.journal), waits, unowned and 1 or 0})

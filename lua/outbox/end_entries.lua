@@ -20,4 +20,5 @@ local results = budget.each(rows, function(row)
   return {'ok'}
 end)
 write_buffer.flush()
+partition.save()
 return respond.results(results)

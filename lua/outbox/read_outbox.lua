@@ -65,4 +65,5 @@ for _, entry in ipairs(due) do
   end
 end
 write_buffer.flush()
+partition.save()
 return respond.results(found, next_due.time(), more and 1 or 0)

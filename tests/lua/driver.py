@@ -619,8 +619,13 @@ class Queue:
 
     def ever(self) -> tuple[int, int, int]:
         """Count published items, finished items, and ended deliveries."""
-        published, finished, attempts = self.run("stats").rows[10:13]
+        published, finished, _removed, attempts = self.run("stats").rows[10:14]
         return published, finished, attempts
+
+    def removed(self) -> int:
+        """Count entries that went without being acknowledged."""
+        count: int = self.run("stats").rows[12]
+        return count
 
     def retained(self) -> tuple[int, int]:
         """Count kept entries of finished items, and their bytes."""

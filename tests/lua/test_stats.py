@@ -7,6 +7,9 @@ import pytest
 from tests.lua.dependencies import record
 from tests.lua.driver import T0, Queue
 from tests.lua.test_browse import everything
+from tests.lua.test_cancel import cancel
+from tests.lua.test_hints import asked
+from tests.lua.test_move_items import arrived, transfer
 from tests.lua.worded import W1, W2
 
 EMPTY = {
@@ -74,12 +77,41 @@ def test_what_ever_was(queue: Queue) -> None:
     queue.unlock(W1, "b")
     assert queue.ever() == (3, 1, 2)
     queue.run("purge")
-    assert queue.ever()[0] == 3 and queue.ever()[1] >= 2
+    assert (*queue.ever(), queue.removed()) == (3, 1, 2, 1)
+
+
+@pytest.mark.parametrize("keep", [0, 10])
+def test_removed_is_not_finished(unopened: Queue, keep: int) -> None:
+    """X7: only an acknowledgement finishes an item; whatever else ends an entry removes it, versions of items too."""
+    queue = unopened
+    queue.open(keep_items=keep, keep_ms=60_000 if keep else 0)
+    queue.publish(*"abcdefg")
+    # Three versions of one item, and one with a time to live.
+    queue.publish("a")
+    queue.publish("a")
+    queue.publish("old", hints=asked(ttl_ms=1_000))
+    arrived(queue, transfer(queue, "g"))
+    cancel(queue, "f", owner="1")
+    queue.now += 2_000
+    queue.expire()
+    queue.subscribe(W1, 3)
+    # A version that waits for a lock goes with it, or is an item of its own.
+    queue.publish("b", "c")
+    cancel(queue, "b", owner="1")
+    for item in "aced":
+        queue.retract(W1, item)
+    published, finished, _ = queue.ever()
+    assert finished == 4
+    assert published == finished + queue.removed() + queue.stats()["in_flight"] and queue.stats()["waiting"] == 0
+    queue.retract(W1, "c")
+    queue.run("purge")
+    published, finished, _ = queue.ever()
+    assert (finished, queue.removed()) == (5, published - 5)
 
 
 def unowned(queue: Queue) -> int:
     """Return whether the partition is counted as one without an owner."""
-    return int(queue.run("stats").rows[14])
+    return int(queue.run("stats").rows[15])
 
 
 def test_partitions_without_an_owner(unopened: Queue) -> None:

@@ -35,9 +35,9 @@ class Purged:
 class Counted:
     """What a node holds now; `oldest_ms` is the age of the oldest eligible item, at least, and 0 when there is none.
 
-    `published`, `finished` and `attempts` are totals since the node's creation, so that two reads make a rate: log entries (an
-    item, a version of one, or a rewrite for a move), finished entries, and deliveries that ended in any way. `dependent` items
-    wait for others. Nobody owns `partitions_unowned` of a queue's several partitions; of one partition it is 0.
+    Four are totals since the node's creation, so that two reads make a rate: `published` log entries (an item, a version of one,
+    or a rewrite for a move), of which items were `finished` (acknowledged) or `removed` in any other way, and `attempts`, the
+    deliveries that ended in any way. `dependent` items wait for others. Nobody owns `partitions_unowned` of a queue's several partitions; of one partition it is 0.
     """
 
     waiting: int
@@ -52,6 +52,7 @@ class Counted:
     kept_bytes: int = 0
     published: int = 0
     finished: int = 0
+    removed: int = 0
     attempts: int = 0
     dependent: int = 0
     partitions_unowned: int = 0

@@ -60,8 +60,7 @@ function accept({queues, total}) {
   const now = performance.now();
   const byName = new Map(queues.map((each) => [each.name, each]));
   for (const each of queues) {
-    // Entries of a log are never completed.
-    feed(each.name, each.queueing ? each.counts : {...each.counts, finished: 0}, now);
+    feed(each.name, each.counts, now);
     const letters = each.dead_letters && byName.get(each.dead_letters);
     if (each.dead_letters) each.dead = letters ? letters.counts.waiting + letters.counts.in_flight : 0;
     if (letters) letters.lettersOf = each.name;

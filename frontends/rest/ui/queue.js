@@ -129,6 +129,9 @@ function about(queue) {
 // Items that wait for a time, and if there are any, those that wait for others.
 const delayed = (counts) => number(counts.delayed) + (counts.dependent ? ` + ${number(counts.dependent)} for others` : "");
 
+// Items that workers have acknowledged, and if there are any, those that went in another way.
+const done = (counts) => number(counts.finished) + (counts.removed ? ` + ${number(counts.removed)} removed` : "");
+
 // Multiples of three and six, so that the grid has no gaps.
 const FIGURES = {
   queue({name, counts, dead}) {
@@ -137,7 +140,7 @@ const FIGURES = {
       ["Waiting", number(counts.waiting)], ["Ready", number(counts.eligible)], ["Delayed", delayed(counts)],
       ["In flight", number(counts.in_flight)], ["Oldest", age(counts.oldest_ms)], ["Dead letters", dead === undefined ? "–" : number(dead)],
       ["In /s", rate(come)], ["Done /s", rate(gone)], ["Workers", number(counts.subscribers)],
-      ["Free credit", number(counts.credit_free)], ["Tries ever", number(counts.attempts)], ["Done ever", number(counts.finished)],
+      ["Free credit", number(counts.credit_free)], ["Tries ever", number(counts.attempts)], ["Done ever", done(counts)],
     ];
   },
   log({name, counts, partitions}) {

@@ -118,7 +118,10 @@ function enqueue.replace(row)
   dedupe.remember(row)
   local beside = known.flight and key.successors or key.replaced
   local earlier = redis.call('HGET', beside, known.position)
-  if earlier then redis.call('XDEL', key.log, earlier) end
+  if earlier then
+    redis.call('XDEL', key.log, earlier)
+    partition.count_removed(1)
+  end
   local log_id = log_entries.append(row, known.position)
   rare_keys.write('HSET', beside, known.position, log_id)
   if row.reply then outcomes.ask(known.flight and log_id or known.position, row.reply, row.item) end

@@ -45,8 +45,15 @@ local function forget(position, log_id, item)
   if item ~= '' and not positions.is_made_id(item, position) then write_buffer.add('HDEL', key.index, item) end
 end
 
--- Erases an item whose payload is at `log_id`; `item` is the publisher's id or empty.
-function items.erase(position, log_id, item)
+-- Counts the entries of an item that goes: those but the one that was `done`.
+local function count_removed(position, log_id, done)
+  local entries = log_id == position and 1 or 2
+  if not call.partition_options.log_only then partition.count_removed(done and entries - 1 or entries) end
+end
+
+-- Erases an item whose payload is at `log_id`; `item` is the publisher's id or empty. It was acknowledged, or is not `done`.
+function items.erase(position, log_id, item, done)
+  count_removed(position, log_id, done)
   log_entries.forget_new()
   write_buffer.add('XDEL', key.log, position)
   if log_id ~= position then write_buffer.add('XDEL', key.log, log_id) end
@@ -55,6 +62,7 @@ end
 
 -- Finishes an item and keeps its entries in the log.
 function items.keep(position, log_id, item, bytes)
+  count_removed(position, log_id, true)
   retention.keep(log_id, bytes)
   local first = log_id ~= position and log_entries.get(position)
   if first then retention.keep(position, #first.body) end
@@ -66,7 +74,7 @@ function items.drop(position, entry)
   -- A log keeps its entries from the start, so removing one counts.
   if call.partition_options.log_only then retention.lose(position, #entry.body) end
   if call.partition_before.fair_at then fair_order.remove(position, entry) end
-  items.erase(position, entry.log_id, entry.item)
+  items.erase(position, entry.log_id, entry.item, false)
   write_buffer.add('ZREM', key.ready, position)
   write_buffer.add('ZREM', key.delayed, position)
   if call.partition_before.selects then skipped_items.remove(position) end

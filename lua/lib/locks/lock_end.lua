@@ -37,7 +37,7 @@ local function finish(flight, successor, acknowledged)
   if acknowledged and call.partition_options.keeps then
     items.keep(flight.position, flight.log_id, name, inflight.bytes(flight))
   else
-    items.erase(flight.position, flight.log_id, name)
+    items.erase(flight.position, flight.log_id, name, acknowledged)
   end
   if flight.attempt ~= '1' then write_buffer.add('HDEL', key.history, flight.position) end
   if call.partition_before.hinted then scheduling.remove(flight.position) end
@@ -67,6 +67,7 @@ function lock_end.cancel(flight)
   local successor = find_successor(flight)
   if successor then
     write_buffer.add('XDEL', key.log, successor)
+    partition.count_removed(1)
     write_buffer.add('HDEL', key.successors, flight.position)
     outcomes.note_end(successor, flight.item, 'cancelled', '', '')
   end

@@ -35,7 +35,7 @@ function outbox_items.remove(position)
   if redis.call('HDEL', key.outbox_items, position) == 0 then return end
   redis.call('HDEL', key.history, position)
   local entry = log_entries.current(position)
-  if entry then items.erase(position, entry.log_id, '') end
+  if entry then items.erase(position, entry.log_id, '', false) end
 end
 
 -- Returns an item and its bytes; one without a target gets its own, or that of dead letters. Nil if it is gone; nil and `held`
