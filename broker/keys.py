@@ -442,6 +442,7 @@ TABLE: Final = (
         "resource and node of each subscription; score is when it was last true in ms, negative: noted before it is made",
         "1,000 entries",
     ),
+    Key("clients", "hash", "jid", "member of `nodes` -> the program that made the subscription", "as `nodes`"),
     Key(
         "pending_nodes",
         "zset",

@@ -321,6 +321,12 @@ class AmqpConnection(asyncio.Protocol):
                 # The link has no producer that granted credit.
                 link.discard()
 
+    @property
+    def client(self) -> str:
+        """The peer's program, as its open names it."""
+        assert self._engine, "links are attached after the open"
+        return self._engine.client
+
     def _on_open(self, engine: Engine) -> None:
         engine.open()
         if 0 < engine.idle_seconds < _IDLE_LEAST_SECONDS:

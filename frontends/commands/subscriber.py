@@ -40,6 +40,7 @@ def subscriber_list(
             {
                 "subscriber": one.jid,
                 "subid": one.subid,
+                "client": one.client,
                 "state": one.state.value,
                 "credit": one.credit,
                 "held": one.held,
@@ -48,7 +49,9 @@ def subscriber_list(
         ]
         tell({"node": node, "subscribers": rows, "total": found.count, "after": place})
         return
-    columns = ("subscriber", "subid", "state", "credit", "held")
-    table(columns, [(one.jid, one.subid, one.state.value, str(one.credit), str(one.held)) for one in listed])
+    columns = ("subscriber", "subid", "state", "credit", "held", "client")
+    table(
+        columns, [(one.jid, one.subid, one.state.value, str(one.credit), str(one.held), one.client) for one in listed]
+    )
     if place:
         say(f"there are more: --after '{place}'")

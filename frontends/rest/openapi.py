@@ -223,7 +223,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
             "subscribers": _array(
                 _object(
                     {
-                        **dict.fromkeys(("jid", "subid"), _TEXT),
+                        **dict.fromkeys(("jid", "subid", "client"), _TEXT),
                         "state": {"enum": [each.value for each in State]},
                         **dict.fromkeys(("credit", "held"), _WHOLE),
                     }

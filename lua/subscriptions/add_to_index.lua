@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Add an entry to an index of one bare JID: with `coming` before the change that it records, with `settled` after. The score is the time
 -- in ms, negative while the change is under way: so a late report of an end does not remove what begins again. In a full index the kind
--- `evict` removes the oldest entry. Returns the time, 1 if the entry was known before, and how many others there are.
--- ARGV: now index kind member most idle_seconds
+-- `evict` removes the oldest entry. `client` is the program that makes a subscription; one that is empty is not stored. Returns the time, 1 if the entry was known before, and how many others there are.
+-- ARGV: now index kind member client most idle_seconds
 -- RETURNS: ok(now_ms before others) too-many
 local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, created_nodes = key.created_nodes}
 local index, now = indexes[arg.index], clock.now()
@@ -15,5 +15,10 @@ if not known and arg.kind ~= 'settled' and over > 0 then
   redis.call('ZREM', index, unpack(longest))
 end
 redis.call('ZADD', index, string.format('%.0f', arg.kind == 'settled' and now or -now), arg.member)
+if arg.client ~= '' then
+  redis.call('HSET', key.clients, arg.member, arg.client)
+elseif arg.kind == 'coming' and arg.index == 'nodes' then
+  redis.call('HDEL', key.clients, arg.member)
+end
 presence.keep()
 return {'ok', string.format('%.0f', now), known and 1 or 0, known and count - 1 or count}

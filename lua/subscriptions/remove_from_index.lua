@@ -9,6 +9,7 @@ for _, row in ipairs(rows) do
   local score = tonumber(redis.call('ZSCORE', index, row.member) or nil)
   if score and (row.upto == '' and score >= 0 or row.upto ~= '' and math.abs(score) <= tonumber(row.upto)) then
     redis.call('ZREM', index, row.member)
+    if arg.index == 'nodes' then redis.call('HDEL', key.clients, row.member) end
   end
 end
 presence.keep()

@@ -21,6 +21,7 @@ from stanzaq.http.messages import Refusal
 from stanzaq.transport.account import HttpAccount
 from stanzaq.transport.backoff import Backoff
 from stanzaq.transport.interface import Content
+from stanzaq.transport.program import program
 
 log = logging.getLogger("stanzaq")
 
@@ -158,7 +159,9 @@ class HttpConnection:
             # Streams are as many as nodes, and `_room` limits the rest.
             tls = ssl.create_default_context() if self._account.origin.startswith("https:") else True
             connector = aiohttp.TCPConnector(limit=0, ssl=tls)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers={"User-Agent": program()}
+            )
         if self._authorization is None:
             self._authorization = self._credentials()
         if self._authorization:

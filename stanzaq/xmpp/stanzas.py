@@ -120,12 +120,13 @@ _ALL_BELOW: Final = {"pubsub#subscription_type": "items", "pubsub#subscription_d
 """The options of a subscription to the items of all queues below a collection (XEP-0248); other nodes have none of them."""
 
 
-def requests(credit: int, batch: int = 1, *, collection: bool = False, group: str = "") -> str:
+def requests(credit: int, batch: int = 1, *, collection: bool = False, group: str = "", client: str = "") -> str:
     """Request items, at most `credit` at once and `batch` in a message; those of all queues below a `collection`.
 
-    A member of a `group` gets those of the partitions that are assigned to it.
+    A member of a `group` gets those of the partitions that are assigned to it. `client` is how this program names itself.
     """
     told = {"pubsub#queue_requests": str(credit)}
+    told |= {"stanzaq#client": client} if client else {}
     told |= {"stanzaq#batch": str(batch)} if batch > 1 else {}
     told |= {"stanzaq#group": group} if group else {}
     return _form(f"{PUBSUB}#subscribe_options", told | (_ALL_BELOW if collection else {}))

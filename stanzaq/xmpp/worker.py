@@ -14,6 +14,7 @@ from stanzaq.retry import Release
 from stanzaq.transport.account import Account
 from stanzaq.transport.gatherer import Gatherer
 from stanzaq.transport.interface import READY, Content, Lock, Outgoing, Prepare, Progress, Receiver, Sender
+from stanzaq.transport.program import program
 from stanzaq.xmpp import stanzas
 from stanzaq.xmpp.connection import XmppConnection
 from stanzaq.xmpp.membership import Membership
@@ -224,7 +225,10 @@ class XmppTransport:
             if self._paused:
                 return
             options = stanzas.requests(
-                credit, min(credit, _BATCH), collection=node in self._collections, group=self._group
+                *(credit, min(credit, _BATCH)),
+                collection=node in self._collections,
+                group=self._group,
+                client=program(),
             )
             if not self._group and (subid := self._subids.get(node, "")):
                 # On some nodes another subscribe would be another subscription, with a credit of its own.

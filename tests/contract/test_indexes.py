@@ -267,8 +267,8 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     index, service = core._store.subscribed, core._handlers.subscriptions
     note = index.note
 
-    async def meanwhile(entries: Sequence[Entry], so: TrueEntries) -> list[Noted | None]:
-        noted = await note(entries, so)
+    async def meanwhile(entries: Sequence[Entry], so: TrueEntries, client: str) -> list[Noted | None]:
+        noted = await note(entries, so, client=client)
         await index.remove(entries, soon(10_000))
         return noted
 

@@ -98,7 +98,9 @@ async def work(core: RedisCore, door: Door) -> None:
     await done(core, Presence(WORKER, available=True))
     await done(core, Declare("jobs", ALICE, {"stanzaq#max_deliveries": ("9",)}))
     await done(core, item("jobs", "job-1"), item("jobs", "job-1"), item("jobs", "job-2"), item("jobs", "job-3"))
-    await done(core, Subscribe("jobs", WORKER, WORKER, 3), Subscribe("jobs", BOB, BOB, 1))
+    await done(
+        core, Subscribe("jobs", WORKER, WORKER, 3, client="stanzaq/1.2.3 (worker-7)"), Subscribe("jobs", BOB, BOB, 1)
+    )
     await door.until(lambda: len(door.deliveries) == 3)
     held = {each.item_id: each for each in door.deliveries}
     progress = Progress(0.4, "page 2 of 5")

@@ -92,6 +92,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "fence": "",
     "together": "",
     "most": "3",
+    "client": "",
     "above": "",
     "afresh": "",
 }

@@ -20,6 +20,7 @@ class Subscribe:
     At most `batch` items share a stanza. `again`: where a JID may have several subscriptions, change the present one. A lease is
     refused if its owner has `most` on the node, unless that is 0; one to a collection covers all that is below. A lease over
     `destinations`, names and wildcards, has a record instead of a node: `node` is its name, the resource of `jid`.
+    `client` is the program that asks, as it names itself.
     """
 
     node: str
@@ -39,6 +40,7 @@ class Subscribe:
     batch: int = 1
     most: int = 0
     destinations: tuple[str, ...] = ()
+    client: str = ""
 
     @property
     def sending(self) -> Sending:

@@ -37,7 +37,8 @@ class Counted:
 
     Four are totals since the node's creation, so that two reads make a rate: `published` log entries (an item, a version of one,
     or a rewrite for a move), of which items were `finished` (acknowledged) or `removed` in any other way, and `attempts`, the
-    deliveries that ended in any way. `dependent` items wait for others. Nobody owns `partitions_unowned` of a queue's several partitions; of one partition it is 0.
+    deliveries that ended in any way. `dependent` items wait for others. Nobody owns `partitions_unowned` of a queue's several
+    partitions; of one partition it is 0.
     """
 
     waiting: int

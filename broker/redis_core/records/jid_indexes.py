@@ -54,16 +54,16 @@ class Index:
         self._evicts = evicts
 
     async def note(
-        self, entries: Sequence[Entry], true_entries: TrueEntries, most: int | None = None
+        self, entries: Sequence[Entry], true_entries: TrueEntries, most: int | None = None, client: str = ""
     ) -> list[Noted | None]:
         """Note entries before their change; returns None for an entry without room, when all others are true.
 
-        A JID has room for `most` entries, if given.
+        A JID has room for `most` entries, if given. `client` is the program that asks for the change.
         """
-        noted = await self._note(entries, "coming", most)
+        noted = await self._note(entries, "coming", most, client)
         for place, entry in enumerate(entries):
             if noted[place] is None and (await self._tidy(entry[0], true_entries) or self._evicts):
-                noted[place] = (await self._note([entry], "evict" if self._evicts else "coming", most))[0]
+                noted[place] = (await self._note([entry], "evict" if self._evicts else "coming", most, client))[0]
         return noted
 
     async def note_done(self, entries: Sequence[Entry]) -> None:
@@ -116,9 +116,11 @@ class Index:
                 return True
         return False
 
-    async def _note(self, entries: Sequence[Entry], kind: str, room: int | None = None) -> list[Noted | None]:
+    async def _note(
+        self, entries: Sequence[Entry], kind: str, room: int | None = None, client: str = ""
+    ) -> list[Noted | None]:
         most = MOST_PER_JID if room is None else room
-        fixed: dict[str, Value] = {"now": "", "kind": kind, "most": most}
+        fixed: dict[str, Value] = {"now": "", "kind": kind, "most": most, "client": client}
         replies = await self._run(
             [self._call("add_to_index", jid, {**fixed, "member": member}) for jid, member in entries]
         )

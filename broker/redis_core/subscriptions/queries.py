@@ -5,6 +5,7 @@ subscriptions are changed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from broker import keys
@@ -97,7 +98,15 @@ class SubscriptionQueries:
                 if len(found) > most:
                     break
         listed = [Subscription(record.name, *who, State.SUBSCRIBED, *parts) for who, parts in found.items()]
-        return _cut_page(listed, command.page)
+        shown = _cut_page(listed, command.page)
+        return replace(shown, subscriptions=await self._name_clients(shown.subscriptions))
+
+    async def _name_clients(self, subscriptions: Sequence[Subscription]) -> tuple[Subscription, ...]:
+        entries = [SubscriptionRef(each.node, each.jid).entry for each in subscriptions]
+        clients = await self._commands([("HGET", keys.of_jid("clients", whose), member) for whose, member in entries])
+        return tuple(
+            replace(each, client=(client or b"").decode()) for each, client in zip(subscriptions, clients, strict=True)
+        )
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
         """Return the subscriptions of these JIDs to a node with their states; a JID without any has one in state `none`."""

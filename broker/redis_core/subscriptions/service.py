@@ -75,7 +75,7 @@ class SubscriptionService:
         entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), members = await asyncio.gather(
-                self._index.note([entry], self._occupied), self._groups.has_members(command.node)
+                self._index.note([entry], self._occupied, client=command.client), self._groups.has_members(command.node)
             )
         result: Result = await outcome
         if isinstance(result, Subscribed) and not result.group and members:
@@ -97,7 +97,7 @@ class SubscriptionService:
     async def _subscribe_pulled(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a pull subscription. Its JID is new: no group has it, and its entry need not be noted again when it is done."""
         entry = SubscriptionRef(command.node, command.jid).entry
-        (noted,) = await self._index.note([entry], self._occupied)
+        (noted,) = await self._index.note([entry], self._occupied, client=command.client)
         full = bool(noted and command.most and noted.others >= command.most and await self._has_most_leases(command))
         result: Result = await outcome
         if noted and (full or (isinstance(result, Refused) and not result.problem.retryable)):

@@ -10,6 +10,7 @@ from broker.model.commands import Bind, Command, Describe, Read, Subscribe, Unbi
 from broker.model.items.qos import Qos
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.pull_subscriptions import new_pull_name, pull_jid
+from broker.model.nodes.subscriptions import client_name
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
@@ -141,7 +142,12 @@ class LinkAttacher:
                 )
             )
         jid, collects = pull_jid(self.context.sender, new_pull_name()), record.config.collects
-        command = Subscribe(record.name, self.context.sender, jid, 0, Qos.PULLED, selector=selector, lease_ms=LEASE_MS)
+        command = Subscribe(
+            *(record.name, self.context.sender, jid, 0, Qos.PULLED),
+            selector=selector,
+            lease_ms=LEASE_MS,
+            client=client_name(self.context.connection.client),
+        )
         await self._ask(command, Subscribed)
         several = collects or record.config.partitions > 1
         subscription = LinkSubscription(record.name, several, self.context.sender, jid)

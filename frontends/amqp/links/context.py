@@ -31,6 +31,10 @@ class LinkConnection(Protocol):
     def refuse_token(self, why: str) -> None:
         """Note a token that was refused."""
 
+    @property
+    def client(self) -> str:
+        """The peer's program, as its open names it."""
+
     def authenticated(self) -> None:
         """End the limit on the time to authenticate."""
 

@@ -20,7 +20,7 @@ from proton import symbol as symbol  # noqa: PLC0414  (re-exported for names of 
 
 from frontends.amqp.constants import CAPABILITY
 from frontends.amqp.errors import Fault
-from frontends.amqp.protocol.links import DETAIL_CHARS, Incoming, Outgoing, ProtonLink
+from frontends.amqp.protocol.links import DETAIL_CHARS, Incoming, Outgoing, ProtonLink, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,6 +165,14 @@ class Engine:
     def links(self) -> int:
         """The number of links."""
         return len(self._proton_links)
+
+    @property
+    def client(self) -> str:
+        """The peer's program: product, version and container of its open; empty before that."""
+        told = read_properties(self._connection.remote_properties)
+        name = "/".join(str(told[each]) for each in ("product", "version") if each in told)
+        container = self._connection.remote_container or ""
+        return f"{name} ({container})" if name else container
 
     def open(self) -> None:
         """Answer the peer's open, once."""

@@ -76,8 +76,7 @@ class ProtonLink:
     @property
     def properties(self) -> dict[str, Any]:
         """The properties in the peer's request."""
-        with _reading():
-            return {str(name): value for name, value in _mapping(self._link.remote_properties).items()}
+        return read_properties(self._link.remote_properties)
 
     @property
     def filters(self) -> dict[str, Filter]:
@@ -366,6 +365,12 @@ def _reading() -> Iterator[None]:
         yield
     except (DataException, OverflowError, TypeError, ValueError) as wrong:
         raise Fault(DECODE, "the properties or filters of the link cannot be read") from wrong
+
+
+def read_properties(said: Any) -> dict[str, Any]:  # noqa: ANN401  (proton's)
+    """Return a peer's properties by their names; raises Fault if they cannot be read."""
+    with _reading():
+        return {str(name): value for name, value in _mapping(said).items()}
 
 
 def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any AMQP type)

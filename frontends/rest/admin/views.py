@@ -49,9 +49,16 @@ def survey(command: InspectItems, found: InspectedItems) -> Response:
 
 
 def subscribers(found: SubscriptionList) -> Response:
-    """Write the subscribers, each with its credit and held items."""
+    """Write the subscribers, each with its program, its credit and held items."""
     listed = [
-        {"jid": each.jid, "subid": each.subid, "state": each.state.value, "credit": each.credit, "held": each.held}
+        {
+            "jid": each.jid,
+            "subid": each.subid,
+            "client": each.client,
+            "state": each.state.value,
+            "credit": each.credit,
+            "held": each.held,
+        }
         for each in found.subscriptions
     ]
     return replies.json({"subscribers": listed, "more": found.more})

@@ -26,6 +26,7 @@ from broker.model.items.qos import Qos
 from broker.model.names import Jid
 from broker.model.nodes.destinations import is_wildcard, matches
 from broker.model.nodes.pull_subscriptions import is_lease_record, new_pull_name, record_name
+from broker.model.nodes.subscriptions import client_name
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import (
     AcknowledgedAndReceived,
@@ -86,6 +87,7 @@ async def create_subscription(core: Core, request: ApiRequest) -> Response:
         lease_ms=subscription_request.seconds * 1000,
         most=request.most_subscriptions,
         destinations=subscription_request.destinations if several else (),
+        client=client_name(request.headers.get("user-agent", "")),
     )
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):

@@ -244,13 +244,14 @@ export function subscribersPart(name, {act}) {
       return subscribers;
     },
     row: ({jid}) => make("tr", {},
-      make("th", {scope: "row"}, jid), cell("state"), cell("n"), cell("n"),
+      make("th", {scope: "row"}, jid, make("small")), cell("state"), cell("n"), cell("n"),
       cell("do", button("Release all", `that ${jid} holds`, () => act(async () => {
         const {released} = await ask(path("releases", name), {method: "POST", body: {holder: jid}});
         return `${counted(released, "lock")} of ${jid} ended: what it held goes to others.`;
       })))),
-    fill: (row, {credit, held}) => {
-      const [, busy, has, holds, does] = row.children;
+    fill: (row, {client, credit, held}) => {
+      const [head, busy, has, holds, does] = row.children;
+      write(head.lastChild, client);
       write(busy, held === 0 ? "idle" : held < credit ? "working" : "full");
       write(has, number(credit));
       write(holds, number(held));

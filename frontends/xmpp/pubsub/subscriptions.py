@@ -1,8 +1,8 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
 Options are: credit, QoS level (urn:xmpp:qos), items in one message, partitions to read or own, start in the log, what to
-receive of a collection, selector, and expiry. Credit up to MAX_CREDIT is granted; up to a million, MAX_CREDIT is granted and
-the result says so (Q9); more is refused as a mistake (Q11).
+receive of a collection, selector, expiry, and the name of the program. Credit up to MAX_CREDIT is granted; up to a million,
+MAX_CREDIT is granted and the result says so (Q9); more is refused as a mistake (Q11).
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from broker.model.frozen import frozen
 from broker.model.items.qos import MAX_BATCH, SENT, Qos
 from broker.model.names import Jid, resource
 from broker.model.nodes.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
+from broker.model.nodes.subscriptions import client_name
 from broker.model.nodes.tree import DEPTH, Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import read_moment
@@ -32,6 +33,7 @@ KIND: Final = "pubsub#subscription_type"
 DEPTH_FIELD: Final = "pubsub#subscription_depth"
 GAP: Final = "stanzaq#gap"
 EXPIRE: Final = "pubsub#expire"
+CLIENT: Final = "stanzaq#client"
 PRESENCE: Final = "presence"
 """The default expiry: a subscription ends when its JID becomes unavailable (P31)."""
 _CREDIT_BARE: Final = "queue_requests"
@@ -84,6 +86,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
         wanted.scope,
         selector,
         batch=wanted.batch or 1,
+        client=wanted.client,
     )
 
 
@@ -155,6 +158,7 @@ class _Chosen:
     half_scope: bool
     selector: str | None
     batch: int | None
+    client: str
 
 
 def _read_choice(chosen: Element, jid: Jid) -> _Chosen:
@@ -178,6 +182,7 @@ def _read_choice(chosen: Element, jid: Jid) -> _Chosen:
         (KIND in fields) != (DEPTH_FIELD in fields),
         selectors.read_selector(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
         _batch(fields[BATCH]) if BATCH in fields else None,
+        client_name(" ".join(fields.get(CLIENT, ()))),
     )
 
 

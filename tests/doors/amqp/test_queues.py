@@ -408,6 +408,8 @@ def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> N
     assert isinstance(listed, SubscriptionList)
     (one,) = listed.subscriptions
     assert one.jid.startswith(f"{ALICE}/lease-") and one.credit == 1
+    # The open has a container; proton sends neither product nor version.
+    assert one.client == alice.container.container_id
     ask(redis, ManageSubscribers(queue, Jid(ALICE), (Change(one.jid, one.subid, "none"),)))
     with pytest.raises(LinkDetached, match="amqp:link:detach-forced"):
         process_events(alice, 5)

@@ -196,6 +196,23 @@ async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> No
     assert listed() == [(WORKER, 7, 0)]
 
 
+async def test_programs_of_subscribers(core: RedisCore, alice: httpx.Client) -> None:
+    """P26: each subscriber is shown with its program, over HTTP the User-Agent, until another subscribe names another."""
+    name = f"jobs-{secrets.token_hex(4)}"
+    alice.put(f"/queues/{name}")
+    headers = {"User-Agent": f"stanzaq/1.2.3 (one)\t{'x' * 200}"}
+    lease = alice.post("/subscriptions", json={"destinations": name, "prefetch": 1}, headers=headers).json()["href"]
+
+    def listed() -> set[str]:
+        return {each["client"] for each in alice.get(f"/subscribers/{name}").json()["subscribers"]}
+
+    for other in ("stanzaq/1.2.3 (two)", ""):
+        await core.ask(Subscribe(name, WORKER, WORKER, 7, client=other))
+        assert listed() == {other, f"stanzaq/1.2.3 (one){'x' * 109}"}
+    alice.delete(lease)
+    await _until(listed, {""})
+
+
 def test_cancellations(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     """A held message is cancelled by its publisher; each has its own result, and a repeat within a minute the same."""
     name = queue.removeprefix("/queues/")

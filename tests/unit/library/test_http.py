@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import json
 import logging
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -141,6 +143,7 @@ async def test_no_trace(wrong: str) -> None:
     async def answers(request: web.Request) -> web.StreamResponse:
         (one,) = await request.json()
         assert "traceparent" not in request.headers and one["headers"] == {"a": "b"}
+        assert request.headers["User-Agent"] == f"stanzaq/{version('stanzaq')} ({socket.gethostname()})"
         return results((201, ""))
 
     async with played(answers) as connection:

@@ -116,6 +116,13 @@ def test_leases(read: Read, text: str, until_ms: int) -> None:
     assert read(adjust.format(_credit("5"))).command == SetSubscriptionOptions("jobs", _FULL, _FULL, "", 5, None, None)
 
 
+def test_programs(read: Read) -> None:
+    """The worker's program is what it says, printable and cut."""
+    form = _form(("pubsub#queue_requests", "5"), ("stanzaq#client", f"stanzaq/1.2.3\n(worker){'x' * 200}"))
+    told = f"stanzaq/1.2.3(worker){'x' * 107}"
+    assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, client=told)
+
+
 @pytest.mark.parametrize(
     "text", ["", "soon", "5", "2026-11-22", "2026-13-22T10:00:00Z", "2026-11-22T10:00:00", "1" * 100_000, "P1D"]
 )
