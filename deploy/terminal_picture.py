@@ -53,13 +53,10 @@ def svg() -> str:
     prompt("stanzaq top")
     waiting = sum(each.waiting for each in _NODES)
     caption = f"{len(_NODES)} nodes, {waiting} items wait"
-    console.print(live.draw(live.NODES, [each.cells() for each in _NODES], caption))
+    console.print(live.draw(live.NODES, [each.cells() for each in _NODES], caption, console.width))
     prompt("stanzaq journal tail --node orders")
-    console.print(
-        live.draw(
-            live.ATTEMPTS, [each.cells() for each in _records()], live.counts(Counter(each[0] for each in _ENDED))
-        )
-    )
+    outcomes = live.counts(Counter(each[0] for each in _ENDED))
+    console.print(live.draw(live.ATTEMPTS, [each.cells() for each in _records()], outcomes, console.width))
     drawn = console.export_svg(title="stanzaq", unique_id="stanzaq")
     # Its fonts would come from elsewhere: the reader's own serve as well.
     return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)

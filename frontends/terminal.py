@@ -1,10 +1,10 @@
-"""Shared by all commands: reading settings and reporting their faults, refusals, and text that is safe to print.
+"""Shared by all commands: reading settings and reporting their faults, refusals, safe text, and which columns of a table fit.
 
 Must not know any command.
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar
 
@@ -19,6 +19,22 @@ from frontends.tools.servers.process import ServerError
 
 UNUSABLE: Final = 2
 """The exit code of a usage error."""
+
+LEAST_IMPORTANT: Final = (
+    *("token", "subid", "pid", "up", "quota", "skipped", "missed", "partitions", "partition", "dying", "delayed"),
+    *("attempts", "attempt", "held for", "since", "version", "published", "last", "bytes", "publish_rate"),
+    *("host", "owner", "subscribers", "state", "client", "subscriber"),
+)
+"""Columns of tables that a narrow terminal does not show, in the order in which they go."""
+
+NAME_CHARS: Final = 16
+"""The narrowest first column, which has the names."""
+
+_GAP: Final = 2
+"""Blanks between two columns."""
+
+_LONGEST: Final = 32
+"""Characters: a cell that is longer may continue in the next line."""
 
 _TERMINATED: Final = 128 + signal.SIGTERM
 
@@ -67,6 +83,24 @@ def _on_terminate(*_: object) -> NoReturn:
     # A second signal would cut the end short.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(_TERMINATED)
+
+
+def fit_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the numbers of the columns to show: empty ones go first, then the least important, until all fit into `width`.
+
+    The first column stays.
+    """
+    cells = [[column, *(row[number] for row in rows)] for number, column in enumerate(columns)]
+    needed = [min(_LONGEST, max(map(len, each))) + _GAP for each in cells]
+    needed[0] = max(needed[0], NAME_CHARS + _GAP)
+    shown = list(range(len(columns)))
+    empty = [number for number in shown[1:] if not any(cells[number][1:])]
+    going = [*empty, *(columns.index(name) for name in LEAST_IMPORTANT if name in columns[1:])]
+    for number in dict.fromkeys(going):
+        if sum(needed[each] for each in shown) - _GAP <= width:
+            break
+        shown.remove(number)
+    return shown
 
 
 def escape(text: str) -> str:

@@ -23,7 +23,7 @@ from broker.model.names import Jid, read_jid
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Listing, Refused, Result, refusal_of
 from broker.settings import SettingsError, load_command
-from frontends.terminal import UNUSABLE, escape, settings
+from frontends.terminal import NAME_CHARS, UNUSABLE, escape, fit_columns, settings
 
 if TYPE_CHECKING:
     from broker.redis_core.core import RedisCore
@@ -133,17 +133,19 @@ def lines(rows: Iterable[Sequence[str]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool = True) -> None:
-    """Print rows: as a table, or in a pipe as tab-separated lines."""
+    """Print rows: as a table with the columns that fit, or in a pipe all of them as tab-separated lines."""
     out = Console()
     if not out.is_terminal:
         lines(chain([columns] if head else [], rows))
         return
+    rows = list(rows)
+    shown = fit_columns(columns, rows, out.width)
     made = Table(box=None, show_header=head, pad_edge=False)
-    for number, column in enumerate(columns):
+    for number in shown:
         # Names are never cut: in a narrow terminal they continue in the next line.
-        made.add_column(column, overflow="fold", ratio=None, min_width=16 if number == 0 else None)
+        made.add_column(columns[number], overflow="fold", ratio=None, min_width=NAME_CHARS if number == 0 else None)
     for cells in rows:
-        made.add_row(*(Text(escape(cell)) for cell in cells))
+        made.add_row(*(Text(escape(cells[number])) for number in shown))
     out.print(made)
 
 

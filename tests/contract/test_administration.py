@@ -298,6 +298,44 @@ async def test_frontends_that_are_gone(core: RedisCore, make_core: MakeCore, sto
         assert await client.hkeys(_DETAILS) == [core.name.encode()]
 
 
+async def test_tables_fit(shell: Shell, core: RedisCore, door: Door) -> None:
+    """On 80 columns each table shows whole columns of short lines, the important ones; on 200 it shows all that have content."""
+    node, item, worker = "orders/europe/west", "order-2026-11-29-4117", Jid("worker-7@workers.example.org/a")
+    await declared(core, node)
+    subscribed = Subscribe(node, worker, worker, 1, client="stanzaq/1.2.3 (worker-7.example.org)")
+    assert isinstance(await core.ask(subscribed), Subscribed)
+    at = ("--cron", "0 9 * * 1-5", "--zone", "Europe/Berlin")
+    made = (
+        ("item", "publish", node, "--payload", "{}", "--id", f"{item}-before"),
+        ("item", "publish", node, "--payload", "{}", "--id", item),
+        ("item", "release", node, f"{item}-before"),
+        ("schedule", "add", node, "daily-report-of-orders", "--payload", "{}", *at),
+        ("quota", "set", "example.org", "nodes=50", "items=100000", "bytes=1000000000", "publish_rate=100/s"),
+    )
+    tables = (
+        (("node", "list"), "waiting"),
+        (("node", "show", node), "max_deliveries"),
+        (("item", "list", node), "state"),
+        (("item", "show", node, item), "publisher"),
+        (("item", "show", node, f"{item}-before", "--history"), "outcome"),
+        (("lock", "list", node), "holder"),
+        (("subscriber", "list", node), "client"),
+        (("schedule", "list", node), "next"),
+        (("quota", "list"), "items"),
+        (("frontend", "list"), "door"),
+        (("top", "--every", "0.1", "--count", "1"), "waiting"),
+        (("journal", "tail", "--no-follow"), "outcome"),
+    )
+    assert [done.code for done in await shell.several(*made)] == [0] * len(made)
+    await door.until(lambda: len(door.deliveries) == 2)
+    for width in (80, 200):
+        shell.environment |= {"COLUMNS": str(width), "FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm"}
+        for (words, column), done in zip(tables, await shell.several(*(words for words, _ in tables)), strict=True):
+            shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", done.out).splitlines()
+            assert done.code == 0 and max(map(len, shown)) <= width, (words, shown)
+            assert column in " ".join(shown) and "…" not in "".join(shown), (words, shown)
+
+
 async def test_publish_lock_and_watch(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
     """Issue 26: an item is published, its lock is listed and ended, and what happened is seen, all by the command."""
     await declared(core, node)

@@ -1,5 +1,9 @@
 """What `stanzaq top` and `stanzaq journal tail` show."""
 
+import io
+
+from rich.console import Console
+
 from broker.model.names import Jid
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.options import NodeConfig
@@ -24,6 +28,15 @@ def test_rates() -> None:
     assert (found[0].published, found[0].finished, found[0].waiting) == (10.0, 5.0, 3)
     assert all((each.published, each.finished) == (0.0, 0.0) for each in found[1:])
     assert found[0].cells() == ("busy", "running", "10.0", "5.0", "3", "1", "0", "1 s", "2")
+
+
+def test_a_narrow_view() -> None:
+    """On 80 columns the less important ones go, none is cut."""
+    rows = [("orders", "running", "10000.0", "10000.0", "1000000", "1000", "100", "10 min", "1000")] * 3
+    drawn = io.StringIO()
+    Console(width=80, file=drawn).print(live.draw(live.NODES, rows, "", 80))
+    lines = drawn.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines) and "…" not in "".join(lines) and "waiting" in lines[0]
 
 
 def test_the_picture_is_of_today() -> None:

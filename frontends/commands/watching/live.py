@@ -10,7 +10,7 @@ from rich.text import Text
 
 from broker.model.results import Summary
 from frontends.commands import views
-from frontends.terminal import escape
+from frontends.terminal import escape, fit_columns
 
 NODES: Final = ("node", "state", "published/s", "finished/s", "waiting", "held", "delayed", "oldest", "subscribers")
 ATTEMPTS: Final = ("ended", "partition", "outcome", "item", "attempt", "held for", "subscriber", "reason")
@@ -108,13 +108,14 @@ def counts(outcomes: Counter[str]) -> str:
     return ", ".join(f"{number} {outcome}" for outcome, number in outcomes.most_common()) or "nothing has ended yet"
 
 
-def draw(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> Table:
-    """Draw rows for a terminal."""
+def draw(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, width: int) -> Table:
+    """Draw rows for a terminal, with the columns that fit into `width`."""
+    shown = fit_columns(columns, rows, width)
     made = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
-    for column in columns:
+    for column in (columns[number] for number in shown):
         made.add_column(column, justify="right" if column in _NUMBERS else "left", no_wrap=True)
     for cells in rows:
-        made.add_row(*(_cell(column, text) for column, text in zip(columns, cells, strict=True)))
+        made.add_row(*(_cell(columns[number], cells[number]) for number in shown))
     return made
 
 

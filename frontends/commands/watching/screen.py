@@ -72,7 +72,8 @@ def top(
                     tell({"nodes": [each.to_json() for each in shown], "total": len(listed)})
                 elif view:
                     caption = f"{len(listed)} nodes, {waiting} items wait"
-                    view.update(live.draw(live.NODES, [each.cells() for each in shown], caption), refresh=True)
+                    drawn = live.draw(live.NODES, [each.cells() for each in shown], caption, screen.width)
+                    view.update(drawn, refresh=True)
                 else:
                     lines([live.NODES] if number == 1 else [])
                     lines(each.cells() for each in shown)
@@ -121,7 +122,8 @@ def journal_tail(  # noqa: PLR0913  (an argument is an option of the command lin
                         tell(each.to_json())
                 elif view:
                     rows = [each.cells() for each in kept]
-                    view.update(live.draw(live.ATTEMPTS, rows, live.counts(outcomes)), refresh=True)
+                    drawn = live.draw(live.ATTEMPTS, rows, live.counts(outcomes), screen.width)
+                    view.update(drawn, refresh=True)
                 else:
                     lines([*head, *(each.cells() for each in found)])
                     head = []
