@@ -11,9 +11,9 @@ from broker.model.items import headers
 from broker.model.items.outcomes import End
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import destinations, quotas
-from broker.model.nodes.fields import DECIMAL, DIGITS, RATE, Decimal, Option, Rate, Text, Weights, Whole
+from broker.model.nodes.fields import DECIMAL, DIGITS, RATE, Decimal, Group, Option, Rate, Text, Weights, Whole
 from broker.model.nodes.nodes import Affiliation
-from broker.model.nodes.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
+from broker.model.nodes.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeConfig, NodeState
 from broker.model.nodes.schedules import ID_BYTES, CatchUp, Overlap, ScheduleState
 from broker.model.nodes.subscriptions import State
 from broker.model.nodes.tree import COLLECTION, NodeType
@@ -283,6 +283,12 @@ def _value(option: Option) -> dict[str, Any]:
     return _SWITCH if option.kind == "boolean" else _TEXT
 
 
+def _default(option: Option) -> dict[str, Any]:
+    """Return the default of an option, unless a setting of the service or the node's name decides it."""
+    decided = option.attribute in {"access_model", "dead_letter_node"}
+    return {} if decided else {"default": option.show(NodeConfig())}
+
+
 _OPTIONS_BODY: Final = {
     "type": "object",
     "additionalProperties": False,
@@ -290,12 +296,15 @@ _OPTIONS_BODY: Final = {
         "options": {
             "type": "object",
             "additionalProperties": False,
+            "x-groups": [each.value for each in Group],
             "properties": {
                 option.name: {
                     "description": option.label,
                     **_value(option),
-                    # For clients that build forms: the kind of field (XEP-0004), and the type of node that has it.
+                    **_default(option),
+                    # For clients that build forms: the kind of field (XEP-0004), its group, and the type of node that has it.
                     "x-kind": option.kind,
+                    "x-group": option.group.value,
                     **({"x-node-type": option.on.value} if option.on else {}),
                 }
                 for option in OPTIONS

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.model.names import Jid
-from broker.model.nodes.fields import Option
+from broker.model.nodes.fields import Group, Option
 from broker.model.nodes.nodes import (
     Affiliation,
     NodeRecord,
@@ -329,5 +329,8 @@ def test_groups(groups: str, admitted: set[str]) -> None:
 
 
 def test_options_are_told() -> None:
-    """Every option has a label, and choices exactly where it is a list."""
+    """Every option has a group and a label with its unit, and choices exactly where it is a list."""
     assert all(option.label and bool(option.choices) == (option.kind == "list-single") for option in OPTIONS)
+    assert {option.group for option in OPTIONS} == set(Group)
+    for unit in ("seconds", "bytes"):
+        assert all(unit in option.label.lower() for option in OPTIONS if option.attribute.endswith(f"_{unit}"))

@@ -17,6 +17,18 @@ LEAST_WEIGHT: Final = 0.01
 MOST_WEIGHT: Final = 100
 
 
+class Group(Enum):
+    """What an option is about; people read them in this order."""
+
+    IDENTITY = "What it is"
+    ACCESS = "Who may, and who is told"
+    DELIVERY = "Delivery and locks"
+    LIMITS = "Limits"
+    RETRIES = "Retries and dead letters"
+    RETENTION = "Retention and results"
+    PARTITIONS = "Partitions and journal"
+
+
 @frozen
 class Option:
     """One configuration field: its name on the wire, the attribute it sets, and how it is read and shown.
@@ -28,6 +40,7 @@ class Option:
     name: str
     attribute: str
     kind: str
+    group: Group
     label: str
     read: Callable[[str], object]
     choices: tuple[str, ...] = ()

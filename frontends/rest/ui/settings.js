@@ -1,4 +1,4 @@
-// The settings of a queue, one field each, as the API describes them. They are read once, so that input is not overwritten.
+// The settings of a queue, one field each, in groups, as the API describes them. They are read once, so that input is not overwritten.
 
 import {ask, path} from "./api.js";
 import {counted, fromTemplate, make, write} from "./dom.js";
@@ -43,13 +43,17 @@ export function settingsPart(name, {act}) {
     if (!options) return;
     known = options;
     const body = description.paths["/queues/{queue}"].patch.requestBody.content["application/json"];
-    const fields = body.schema.properties.options.properties;
+    const {properties: fields, "x-groups": groups} = body.schema.properties.options;
     const type = options["pubsub#node_type"];
     const shown = Object.keys(options).filter((each) => !APART.includes(each) && (fields[each]["x-node-type"] ?? type) === type);
     // Checkboxes come last, side by side.
     const ticked = (each) => fields[each]["x-kind"] === "boolean";
     shown.sort((one, other) => ticked(one) - ticked(other));
-    find(".fields").replaceChildren(...shown.map((each) => field(each, fields[each], options[each])));
+    find(".groups").replaceChildren(...groups.map((group) => {
+      const here = shown.filter((each) => fields[each]["x-group"] === group);
+      return here.length ? make("fieldset", {}, make("legend", {}, group),
+        make("div", {class: "fields"}, ...here.map((each) => field(each, fields[each], options[each])))) : "";
+    }));
   }
 
   return {root, refresh, fill() {}};
@@ -66,7 +70,8 @@ async function settingsOf(name) {
 }
 
 function field(name, schema, value) {
-  const words = make("span", {}, schema.description, make("small", {}, name));
+  const usual = schema.default && ` · default ${schema["x-kind"] === "boolean" ? ["off", "on"][schema.default] : schema.default}`;
+  const words = make("span", {}, schema.description, make("small", {}, name, usual ?? ""));
   const label = make("label", {}, words, control(name, schema, value));
   label.dataset.kind = schema["x-kind"];
   return label;

@@ -9,6 +9,7 @@ from typing import Final
 import httpx
 import pytest
 
+from broker.model.nodes.tree import COLLECTION
 from frontends.rest import openapi
 from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import PARAMETERS, ROUTES, allowed_methods
@@ -33,6 +34,16 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
     operations = [operation for methods in ROUTES.values() for operation in methods.values()]
     assert {operation.name for operation in operations} == set(OPERATIONS)
     assert {name for operation in operations for name in (*operation.query, *operation.headers)} == set(PARAMETERS)
+
+
+def test_options() -> None:
+    """Each option has a group of those that are listed, a text, and a default unless something else decides it."""
+    body = openapi.document()["paths"]["/queues/{queue}"]["patch"]["requestBody"]["content"]["application/json"]
+    options = body["schema"]["properties"]["options"]
+    told = {name: field for name, field in options["properties"].items() if name != COLLECTION}
+    assert {field["x-group"] for field in told.values()} == set(options["x-groups"])
+    assert all(field["description"] for field in told.values())
+    assert {name for name in told if "default" not in told[name]} == {"pubsub#access_model", "stanzaq#dead_letter_node"}
 
 
 def test_generated_clients() -> None:
