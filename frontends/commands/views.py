@@ -120,6 +120,7 @@ def item(one: ItemDetails) -> dict[str, Any]:
         "priority": one.priority,
         "ends": format_time(one.ends_ms),
         "after": [each.to_json() for each in one.parents],
+        "awaited_by": [asdict(each) for each in one.awaited_by],
         "lock": lock(one),
         "held_before_by": list(one.holders),
         **history(one),

@@ -108,7 +108,7 @@ _SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOM
 _ATTEMPTS: Final = _array(_object({"ended": _MOMENT, **dict.fromkeys(("outcome", "holder", "reason"), _TEXT)}))
 _SEEN: Final = _object(
     {
-        **dict.fromkeys(("id", "href", "content_href", "publisher", "group_key", "content_type"), _TEXT),
+        **dict.fromkeys(("id", "queue", "href", "content_href", "publisher", "group_key", "content_type"), _TEXT),
         "state": _STATES,
         "published": _MOMENT,
         **dict.fromkeys(("partition", "attempts", "bytes", "priority"), _WHOLE),
@@ -119,6 +119,7 @@ _SEEN: Final = _object(
     delayed_until=_MOMENT,
     ends=_MOMENT,
     after=_array(_object(dict.fromkeys(("item", "state"), _TEXT), node=_TEXT)),
+    awaited_by=_array(_object(dict.fromkeys(("node", "href"), _TEXT))),
     lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}, progress=_PROGRESS),
     died=_object(
         dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT), history=_ATTEMPTS

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- List items with everything known of each, last the record of one that waits for others: those named by rows, or at most `limit` entries
+-- List items with everything known of each, last who waits for it, and the record of one that waits for others: those named by rows, or at most `limit` entries
 -- of the log between two positions, with about `max_bytes` of payload. Also returns the last position, empty at the end.
 -- ARGV: now revision number past till limit max_bytes | item
 -- RETURNS: ok(last items(position item state publisher key published_ms body attempts until_ms
---   lock{jid token since_ms deadline_ms frontend progress} holders priority ends_ms history [parents])) stale gone deleted
+--   lock{jid token since_ms deadline_ms frontend progress} holders priority ends_ms history awaited_by [parents])) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
 local limit, bytes, found, come = tonumber(arg.limit), 0, {}, arg.past
@@ -45,7 +45,8 @@ local function add_item(position, wanted)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
     (flight and tonumber(flight.attempt) or past.attempts) - past.untried, until_ms, flight and lock(flight) or {}, holders(past),
-    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends, attempt_history.lines(position), dependents.text(position)}
+    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends, attempt_history.lines(position), awaited.some(position),
+    dependents.text(position)}
 end
 
 if #rows > 0 then

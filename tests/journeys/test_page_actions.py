@@ -4,6 +4,7 @@ import asyncio
 import secrets
 
 import httpx
+from selenium.webdriver.common.keys import Keys
 
 from tests.doors.frontend import ALICE, BOB
 from tests.doors.rest.served import RestFrontend, client
@@ -63,6 +64,8 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     _schedules(browser, name)
     _publishes(browser, name)
     _finds(browser, http, name)
+    _waits(browser, http, f"{mark}-flow")
+    _go(browser, name, "items")
     _deletes_an_item(browser, http, name)
     _purges(browser, http, name)
     _hour(browser, frontend, name)
@@ -224,6 +227,35 @@ def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.until(lambda: held["id"] not in browser.text("tbody"), "it is done")
 
 
+def _waits(browser: Browser, http: httpx.Client, name: str) -> None:
+    """See what waits for what, in layers that a keyboard leads through, and go from one item to another."""
+    http.put(f"/queues/{name}")
+    for item, after in (("cat", ""), ("dog", ""), ("album", "cat dog"), ("mail", "album")):
+        headers = {"Message-Keep": "true"} | ({"Message-After": after} if after else {})
+        assert http.post(f"/queues/{name}?guid={item}", content=b"x", headers=headers).status_code == 200
+    lease = http.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
+    (held,) = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
+    http.delete(held["href"])
+    browser.click(".bar nav a")
+    _go(browser, name, "items")
+    browser.click("tr[data-key='album 0'] .link")
+    browser.says("waits for album", "dialog .waits")
+    layers = [browser.text(f"dialog .waits ol > li:nth-child({layer})") for layer in (1, 2, 3)]
+    assert layers == [
+        "cat acknowledged dog waiting",
+        "album dependent , waits for cat, dog",
+        "mail dependent , waits for album",
+    ]
+    assert len(browser.driver.find_elements("css selector", "dialog .waits path")) == 3
+    judge(browser, "flow")
+    browser.tab_to("dog")
+    browser.press(Keys.ENTER)
+    browser.says("dog", "dialog h2")
+    browser.click("dialog .close")
+    http.delete(lease)
+    http.delete(f"/queues/{name}")
+
+
 def _messages(http: httpx.Client, name: str) -> list[str]:
     found = http.get(f"/surveys/{name}").json()["items"]
     return [each["id"] for each in found]
@@ -256,7 +288,7 @@ def _hour(browser: Browser, frontend: RestFrontend, name: str) -> None:
     """See the last hour, also after a reload: three published, one worked on and two deleted."""
     for _ in range(2):
         browser.click(".tabs [data-part=hour]")
-        browser.says("Came in 3 Done 3 Tries 1", ".part .figures")
+        browser.says("Came in 3 Done 1 Tries 1", ".part .figures")
         line = browser.attribute(".part .flow .line", "points")
         assert len({point.split(",")[1] for point in line.split()}) > 1, "it is drawn"
         browser.driver.refresh()

@@ -37,8 +37,8 @@ def test_every_state(queue: Queue) -> None:
     )
     assert lock == [W1, lock[1], T0, T0 + 60_000, "f1", ""]
     history = f"{T0} released {len(W1)} {W1} "
-    assert rows["b"][5:] == [1, T0 + 5_000, [], [W1], 4, 0, history]
-    assert rows["d"][5:] == [1, 0, [], [W1], 4, 0, history]
+    assert rows["b"][5:] == [1, T0 + 5_000, [], [W1], 4, 0, history, []]
+    assert rows["d"][5:] == [1, 0, [], [W1], 4, 0, history, []]
     # A locked item is shown with its holder's payload, not with the later one.
     assert (rows["e"][0], rows["e"][4]) == ("locked", "e at 0")
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.model.items.dependencies import Dependent
 from broker.model.positions import Position
 
 
@@ -21,3 +22,12 @@ def test_no_place(text: str) -> None:
 def test_order() -> None:
     """The time decides, then the number in its ms, then the partition."""
     assert Position(1, 0, 9) < Position(1, 1, 0) < Position(1, 1, 1) < Position(2, 0, 0) < Position(10, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("position", "scan"),
+    [("5-3", "7 5-2"), ("5-0", "7 4-18446744073709551615"), ("1795296953485-10", "7 1795296953485-9")],
+)
+def test_place_of_a_dependent(position: str, scan: str) -> None:
+    """A list that goes on from the position before an item begins with it."""
+    assert Dependent.read(f"life/7/{position}/2/a/b") == Dependent("a/b", scan)

@@ -18,6 +18,8 @@ NAMES_BYTES: Final = 16_384
 RESULT_BYTES: Final = 1_024
 """The largest result of a parent that its dependents get."""
 
+_LAST_SEQUENCE: Final = 2**64 - 1
+
 _ESCAPES: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _RESERVED: Final = str.maketrans({char: quote(char) for char in "%# \t\r\n"})
 
@@ -118,6 +120,22 @@ class ParentState:
         """Return it for JSON."""
         said = {"item": self.item_id, "state": self.state or "unknown"}
         return said | ({"node": self.node} if self.node else {})
+
+
+@frozen
+class Dependent:
+    """An item that waits for another, in `node`: a list of that node's items which goes on from `scan` begins with it."""
+
+    node: str
+    scan: str
+
+    @classmethod
+    def read(cls, reference: str) -> Self:
+        """Read a reference, as operations keep it (lua/lib/outbox/awaited.lua)."""
+        _life, partition, position, _index, node = reference.split("/", 4)
+        ms, sequence = map(int, position.split("-"))
+        before = f"{ms}-{sequence - 1}" if sequence else f"{ms - 1}-{_LAST_SEQUENCE}"
+        return cls(node, f"{partition} {before}")
 
 
 def record(parents: Iterable[ParentState], *, regardless: bool, once: str = "") -> str:

@@ -5,7 +5,7 @@ from dataclasses import field
 
 from broker.model.frozen import frozen
 from broker.model.items.attempts import Attempt
-from broker.model.items.dependencies import ParentState
+from broker.model.items.dependencies import Dependent, ParentState
 from broker.model.items.hints import USUAL_PRIORITY
 from broker.model.items.outcomes import ItemOutcome
 from broker.model.items.progress import Progress
@@ -114,7 +114,8 @@ class ItemDetails:
     `attempts` are its tries so far, a present one included. A delayed item waits until `until_ms`; an item with a time to live
     expires at `ends_ms`.
     `holders` are those who had it before and are still subscribed, the last one first. `history` has its last attempts in this
-    node that ended without an acknowledgement, the oldest first. A dependent item waits for its `parents`.
+    node that ended without an acknowledgement, the oldest first. A dependent item waits for its `parents`;
+    `awaited_by` are items that wait for it, at most fifty.
     """
 
     partition: int
@@ -133,6 +134,7 @@ class ItemDetails:
     ends_ms: int = 0
     history: tuple[Attempt, ...] = ()
     parents: tuple[ParentState, ...] = ()
+    awaited_by: tuple[Dependent, ...] = ()
 
 
 @frozen

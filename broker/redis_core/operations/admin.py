@@ -2,7 +2,7 @@
 
 from broker.model.commands import Release
 from broker.model.items import attempts
-from broker.model.items.dependencies import read_record
+from broker.model.items.dependencies import Dependent, read_record
 from broker.model.items.items import ItemDetails, LockDetails
 from broker.model.items.progress import Progress
 from broker.model.names import Jid
@@ -47,6 +47,7 @@ def _item_details(item: Answer, partition: int) -> ItemDetails:
         item.ends_ms,
         attempts.read(item.history),
         read_record(item.parents),
+        tuple(Dependent.read(each.decode()) for each in item.awaited_by),
     )
 
 

@@ -147,6 +147,7 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
     envelope = codec.unpack_any(one.envelope)
     said: dict[str, Any] = {
         "id": one.item_id,
+        "queue": node,
         "href": paths.message(node, one.item_id),
         "content_href": paths.content(node, one.item_id),
         "state": one.state,
@@ -168,6 +169,11 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
         said["ends"] = moment(one.ends_ms)
     if one.parents:
         said["after"] = [each.to_json() for each in one.parents]
+    if one.awaited_by:
+        said["awaited_by"] = [
+            {"node": each.node, "href": f"{paths.survey(each.node)}?{urlencode({'scan': each.scan, 'limit': 1})}"}
+            for each in one.awaited_by
+        ]
     if one.lock:
         said["lock"] = {
             "holder": one.lock.holder,

@@ -2,6 +2,7 @@
 
 import {ask} from "./api.js";
 import {openDialog} from "./dialogs.js";
+import {showFlow} from "./flow.js";
 import {clock, counted, facts, figures, make, number, recordOf, since, write} from "./dom.js";
 
 // The headers of dead letters have a section of their own.
@@ -27,6 +28,10 @@ async function openItem(item) {
   find(".headers").hidden = !headers.length;
   figures(find(".headers dl"), headers);
   write(find("pre"), "…");
+  showFlow(find(".waits"), item, (other) => {
+    dialog.close();
+    openItem(other);
+  }).catch((fault) => write(find(".waits .more"), fault.message));
   try {
     const said = await ask(item.href);
     write(find("pre"), said.text ?? `in base64:\n${said.base64}`);
@@ -51,7 +56,6 @@ function told(item) {
     ["Carries", `${item.content_type}, ${counted(item.bytes, "byte")}`],
     ["Group key", item.group_key],
     ["Due", item.delayed_until && clock(item.delayed_until)],
-    ["Waits for", item.after?.map((one) => `${one.node ? `${one.node}#` : ""}${one.item} (${one.state})`).join(", ")],
     ["Held by", lock?.holder],
     ["Lock ends", lock && clock(lock.until)],
     ["Progress", lock?.progress && progress(lock.progress)],

@@ -42,6 +42,12 @@ function awaited.add(position, reference)
   redis.call('ZADD', key.awaited, 0, by_token(token, reference), 0, by_reference(reference, token))
 end
 
+-- Returns references of those that wait for an item, at most a page.
+function awaited.some(position)
+  if not call.partition_before.awaited then return {} end
+  return range(awaited.TOKEN .. awaited.token(position), '', awaited.PAGE)
+end
+
 -- Removes one that knows the end of an item, or is gone; and the end when all know it.
 function awaited.remove(token, reference)
   redis.call('ZREM', key.awaited, by_token(token, reference), by_reference(reference, token))

@@ -321,6 +321,10 @@ def test_after(alice: httpx.Client, queue: str) -> None:
     shown = {each["id"]: each for each in alice.get(f"/surveys/{name_of(queue)}", headers=JSON).json()["items"]}
     assert (shown["d"]["state"], shown["e"]["state"]) == ("dependent", "dependent")
     assert shown["d"]["after"] == [{"item": "a", "state": "awaited"}, {"item": "b c#%", "state": "awaited"}]
+    waiting = {each: [one["href"] for one in shown[each].get("awaited_by", [])] for each in ("a", "b c#%", "d", "e")}
+    assert waiting["a"] == waiting["b c#%"] and waiting["e"] == []
+    for (href,), child in ((waiting["a"], "d"), (waiting["d"], "e")):
+        assert [each["id"] for each in alice.get(href, headers=JSON).json()["items"]] == [child]
     for each, result in ((first, "1"), (second, "2")):
         assert alice.post(each["complete"], content=result, headers={"Content-Type": "text/plain"}).status_code == 200
     third = next(each for each in held(alice, path, 30) if each["id"] == "d")
