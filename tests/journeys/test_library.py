@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -406,9 +408,10 @@ async def test_a_lost_lock_cancels(user: Account, join: Join) -> None:
 
 
 async def test_progress(user: Account, join: Join, door: RestFrontend) -> None:
-    """A job tells how far it is; the item's publisher sees it."""
+    """A job tells how far it is; the item's publisher sees it, and the queue's owner which program works on it."""
     owner, go_on, told = await join(), asyncio.Event(), asyncio.Event()
     node = await owner.queue()
+    assert (await owner.affiliate(node, ALICE, "owner")).error == ""
     worker = Worker(grace=5, **user)
 
     @worker.task(node)
@@ -423,6 +426,8 @@ async def test_progress(user: Account, join: Join, door: RestFrontend) -> None:
             await told.wait()
         with client(door, ALICE) as http:
             shown = await asyncio.to_thread(http.get, f"/messages/{node}/one", headers={"Accept": "application/json"})
+            (one,) = (await asyncio.to_thread(http.get, f"/subscribers/{node}")).json()["subscribers"]
+        assert one["client"] == f"stanzaq/{version('stanzaq')} ({socket.gethostname()})"
         progress = shown.json()["progress"]
         assert (progress["share"], progress["note"]) == (0.4, "two of five ")
         go_on.set()

@@ -45,13 +45,13 @@ local function forget(position, log_id, item)
   if item ~= '' and not positions.is_made_id(item, position) then write_buffer.add('HDEL', key.index, item) end
 end
 
--- Counts the entries of an item that goes: those but the one that was `done`.
+-- Counts the entries of an item that were not worked on: all, or of one that is `done` its first version, which another has replaced.
 local function count_removed(position, log_id, done)
   local entries = log_id == position and 1 or 2
   if not call.partition_options.log_only then partition.count_removed(done and entries - 1 or entries) end
 end
 
--- Erases an item whose payload is at `log_id`; `item` is the publisher's id or empty. It was acknowledged, or is not `done`.
+-- Erases an item whose payload is at `log_id`; `item` is the publisher's id or empty. One that is `done` was acknowledged.
 function items.erase(position, log_id, item, done)
   count_removed(position, log_id, done)
   log_entries.forget_new()
