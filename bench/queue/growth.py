@@ -43,7 +43,7 @@ async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
     token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
     rows = [
         {"subid": subid(jid), "jid": jid, "lease": "0", "limit": "", "lock_ms": "", "after": token}
-        | {"process": "", "selector": "=", "references": "", "collection": "", "deadline": 0}
+        | {"process": "", "selector": "=", "references": "", "collection": "", "deadline": 0, "credit": ""}
         for jid in jids
     ]
     fixed = {"now": "", "revision": "", "frontend": "", "number": 0, "retry": scene.core.retry}

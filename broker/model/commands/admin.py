@@ -1,6 +1,7 @@
 """Commands of administrators and owners. Values only."""
 
 from broker.model.frozen import frozen
+from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.nodes.quotas import Quota
 
@@ -36,6 +37,25 @@ class MoveItems:
     scan: str = ""
     died_in: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+
+
+@frozen
+class ImportItem:
+    """Store an item of an export as an owner, under its old publisher: once by its `ticket`, which is remembered for a day.
+
+    A queue that has an item of this id keeps that one. Without an id the core makes one, without a `partition` the group `key`
+    or the id chooses it. What limits publishers does not hold, except that the node may be full.
+    """
+
+    node: str
+    sender: Jid
+    item_id: str | None
+    envelope: bytes
+    publisher: Jid
+    ticket: str
+    partition: int | None = None
+    key: str = ""
+    hints: Hints = NO_HINTS
 
 
 @frozen
@@ -101,6 +121,15 @@ class SetQuota:
 
 
 AdminCommand = (
-    InspectItems | MoveItems | Release | Overview | ShowHistory | Frontends | Disconnect | ListQuotas | SetQuota
+    InspectItems
+    | MoveItems
+    | ImportItem
+    | Release
+    | Overview
+    | ShowHistory
+    | Frontends
+    | Disconnect
+    | ListQuotas
+    | SetQuota
 )
 """Commands of administrators and owners."""

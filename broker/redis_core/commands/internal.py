@@ -324,6 +324,7 @@ PartitionCommand = (
     | InspectPartition
     | MoveFromPartition
     | commands.Publish
+    | commands.ImportItem
     | commands.Retract
     | commands.Complete
     | commands.ReadOutcome

@@ -1,22 +1,29 @@
-"""Calls for a node's owners: inspect, move and release items."""
+"""Calls for a node's owners: inspect, move, import and release items."""
 
-from broker.model.commands import Release
+from typing import Final
+
+from broker.model.commands import ImportItem, Release
 from broker.model.items import attempts
 from broker.model.items.dependencies import Dependent, read_record
+from broker.model.items.hints import NO_HINTS
 from broker.model.items.items import ItemDetails, LockDetails
 from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
-from broker.model.results import Released
+from broker.model.nodes.options import Dedupe
+from broker.model.results import Published, Refused, Released
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,
     InspectPartition,
     MovedFromPartition,
     MoveFromPartition,
 )
-from broker.redis_core.operations.items import BROWSE_BYTES
-from broker.redis_core.operations.operation import Call, OperationReply, Values, subid
+from broker.redis_core.operations.items import BROWSE_BYTES, DETAILS, intake
+from broker.redis_core.operations.operation import Call, OperationReply, Values, refuse, subid
 from broker.scripts.answers import Answer
+
+IMPORTED_MS: Final = 24 * 3_600_000
+"""How long an imported item's ticket is remembered: an import may go on for so long after it was interrupted."""
 
 
 def _inspect_arguments(command: InspectPartition, _record: NodeRecord) -> Values:
@@ -66,6 +73,33 @@ def _read_moved(_command: MoveFromPartition, reply: OperationReply, _record: Nod
     return MovedFromPartition(sum(answer.code == b"ok" for answer in reply.rows), len(reply.rows))
 
 
+def _import_arguments(command: ImportItem, record: NodeRecord) -> Values:
+    config = record.config
+    # Items of a queue differ by their ids; entries of a log may share one.
+    dedupe = Dedupe.IGNORE if config.queueing else Dedupe.OVERWRITE
+    own = {"dedupe": dedupe.value, "publish_rate": "", "once_ms": IMPORTED_MS}
+    return {**intake(command, record), **own} | ({} if config.dedupe is dedupe else {"dedupe_ms": 0})
+
+
+def _import_row(command: ImportItem, _record: NodeRecord) -> Values:
+    return {
+        "item": command.item_id or "",
+        "key": command.key,
+        "by": command.publisher,
+        "body": command.envelope,
+        # No publisher's ticket begins so.
+        "once": f"\0import {command.ticket}",
+        "hints": "" if command.hints == NO_HINTS else command.hints.times,
+        "refused": "",
+    }
+
+
+def _read_imported(_command: ImportItem, answer: Answer, _record: NodeRecord) -> Published | Refused:
+    if answer.code in {b"ok", b"duplicate"}:
+        return Published(answer.item.decode(), duplicate=answer.code == b"duplicate")
+    return refuse(answer.code, DETAILS.get(answer.code, ""))
+
+
 def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
     return [{"item": item_id} for item_id in command.item_ids]
 
@@ -81,6 +115,7 @@ inspect_items = Call(
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
 move_items = Call("move_items", _read_moved, rows=_transfer_rows)
+import_item = Call("publish", _read_imported, _import_arguments, _import_row)
 force_release = Call(
     "force_release",
     _read_released,

@@ -94,7 +94,7 @@ def named_partition(command: NamesPartition, _count: int) -> int:
     return command.partition
 
 
-def of_publish(command: items.Publish, count: int) -> int | PartitionChoice:
+def of_publish(command: items.Publish | admin.ImportItem, count: int) -> int | PartitionChoice:
     """Return the partition of a publish: the one named, else by the group key, else by the id (E6, E8, E14)."""
     if command.partition is not None:
         return command.partition
@@ -363,6 +363,9 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     admin.InspectItems: Row(handler="inspection.inspect_items"),
     admin.MoveItems: Row(handler="item_moves.move_items"),
+    admin.ImportItem: Row(
+        call=admin_calls.import_item, judge=may.owners, leaf_only=may.NO_PUBLISH, partition=of_publish
+    ),
     admin.Overview: Row(handler="inspection.overview"),
     admin.ShowHistory: Row(handler="histories.show", judge=may.reading),
     admin.Frontends: Row(handler="instances.list"),

@@ -114,6 +114,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Release("n", ME, ("i",)),
     InspectPartition("n", ME, 0, ("i",), 5),
     MoveFromPartition("n", ME, 0, (("1-0", "i", "m"),)),
+    commands.ImportItem("n", ME, "i", b"e", Jid("a@x"), "i0/0/1-0", 0, "k"),
     PublishDependent("n", ME, "i", b"e", 1),
     AwaitEnd("n", "i1", "i", "i1/0/1-0/0/n"),
     NoteParent("n", "i1", 0, "1-0", 0, "awaited", 1, "2-0"),
@@ -136,7 +137,7 @@ def test_arguments(sample: Any) -> None:
     own = set(found.arguments) - SHARED
     # What comes from elsewhere has windows of its own, and not the service's.
     assert fixed.keys() - {"once_ms"} <= own
-    assert ("once_ms" in fixed) == isinstance(sample, AcceptEntry | ExpireTicket)
+    assert ("once_ms" in fixed) == isinstance(sample, AcceptEntry | ExpireTicket | commands.ImportItem)
     rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
     assert all(row.keys() <= set(found.columns) for row in rows)
     assert bool(found.columns) == bool(rows)

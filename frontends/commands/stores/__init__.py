@@ -1,0 +1,1 @@
+"""Commands on whole nodes and stores: export, import, restore and apply."""

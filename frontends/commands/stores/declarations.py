@@ -1,0 +1,212 @@
+"""What nodes are to be like, and what would have to change for that. Must not know any file.
+
+A declaration is a node's options, rights and schedules. Compared with the node that is there, or is not, it gives changes: each
+with what it does, in words, and the commands that do it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Final
+
+from broker.model.commands import (
+    Affiliate,
+    Command,
+    Configure,
+    Declare,
+    Describe,
+    ListSchedules,
+    PauseSchedule,
+    PutSchedule,
+    RemoveSchedule,
+)
+from broker.model.core import Core
+from broker.model.names import Jid, read_account_or_domain
+from broker.model.nodes.nodes import Affiliation, NodeRecord, find_unmet, form_values
+from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.schedules import ScheduleState, ScheduleStatus
+from broker.model.nodes.tree import COLLECTION
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Described, Refused, ScheduleList, refusal_of
+from broker.redis_core.records.validation import NodeRules, Rules
+from frontends.commands import fields
+from frontends.commands.runner import ADMINISTRATOR, Unwilling, ask
+
+_PAGE: Final = 500
+_RIGHTS: Final = tuple(each.value for each in Affiliation if each is not Affiliation.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A node: its options by wire name, the affiliations of bare JIDs, and its schedules by id, of which some are `paused`.
+
+    A new node belongs to `owner`.
+    """
+
+    node: str
+    owner: Jid
+    options: Mapping[str, tuple[str, ...]]
+    affiliations: Mapping[Jid, str] = field(default_factory=dict)
+    schedules: Mapping[str, PutSchedule] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+
+    def check(self, defaults: NodeConfig) -> NodeConfig:
+        """Return the configuration of a new node; raises MalformedRequest for what none can have."""
+        rules = NodeRules(Rules(frozenset({self.owner}), lambda _jid: True, defaults, 0, 0), _nothing)
+        made = rules.new_config(Declare(self.node, self.owner, self.options), self.node)
+        if isinstance(made, Refused):
+            raise MalformedRequest(made.problem, made.detail)
+        return made[0]
+
+
+async def _nothing(_node: str) -> None:
+    return None
+
+
+def read_rights(rights: Mapping[str, str]) -> dict[Jid, str]:
+    """Read affiliations by bare JID or domain; raises MalformedRequest."""
+    found = {}
+    for text, affiliation in rights.items():
+        if affiliation not in _RIGHTS:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{text}: {affiliation} is none of {', '.join(_RIGHTS)}")
+        try:
+            found[read_account_or_domain(text)] = affiliation
+        except ValueError as wrong:
+            raise MalformedRequest(Problem.BAD_REQUEST, str(wrong)) from None
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A node that is there, without what the service's administrators may do anyway."""
+
+    record: NodeRecord
+    affiliations: Mapping[Jid, str]
+    schedules: Mapping[str, ScheduleStatus]
+
+
+class Kind(Enum):
+    """What a change does to what is there."""
+
+    ADD = auto()
+    ALTER = auto()
+    REMOVE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a node: what it does, and the commands for it, in their order."""
+
+    kind: Kind
+    text: str
+    commands: tuple[Command, ...]
+
+    @property
+    def publishes(self) -> bool:
+        """Whether the node begins to publish by itself."""
+        return isinstance(self.commands[0], PutSchedule)
+
+
+async def find(core: Core, node: str, admins: tuple[Jid, ...]) -> Present | None:
+    """Read a node with its schedules; None if there is none. Raises Unwilling."""
+    try:
+        record = (await ask(core, Describe(node, ADMINISTRATOR, as_owner=True), Described)).record
+    except Unwilling as fault:
+        if fault.refused.problem is Problem.NODE_NOT_FOUND:
+            return None
+        raise
+    # Whoever administers the service is shown as an owner of each node.
+    ours = {ADMINISTRATOR, *admins} - {record.creator}
+    rights = {jid: each.value for jid, each in sorted(record.affiliations.items()) if jid not in ours}
+    return Present(record, rights, await _schedules(core, record))
+
+
+async def _schedules(core: Core, record: NodeRecord) -> dict[str, ScheduleStatus]:
+    if record.config.collects:
+        return {}
+    names, after = [], ""
+    while True:
+        page = await ask(core, ListSchedules(record.name, ADMINISTRATOR, _PAGE, after), ScheduleList)
+        names += [each.schedule.id for each in page.schedules]
+        after = page.after
+        if not after:
+            break
+    # Only one that is named comes with its item.
+    found = [await ask(core, ListSchedules(record.name, ADMINISTRATOR, 1, id=name), ScheduleList) for name in names]
+    return {each.schedule.id: each for one in found for each in one.schedules}
+
+
+def changes(wanted: Declaration, there: Present | None) -> Iterator[Change]:
+    """Compare a node with its declaration. Raises MalformedRequest for an option that is none, or has no such value."""
+    if there is None:
+        yield Change(Kind.ADD, "is created", (Declare(wanted.node, wanted.owner, wanted.options),))
+    else:
+        yield from _options(wanted, there.record)
+    yield from _affiliations(wanted, {wanted.owner: Affiliation.OWNER.value} if there is None else there.affiliations)
+    yield from _schedule_changes(wanted, {} if there is None else there.schedules)
+
+
+def _options(wanted: Declaration, record: NodeRecord) -> Iterator[Change]:
+    """Return one change of all options that differ: some are allowed only together."""
+    shown = form_values(record.name, record.config) | {COLLECTION: record.parent}
+    differing = {name: values for name, values in wanted.options.items() if _differs(name, values, record)}
+    texts = [
+        f"{fields.short_name(name)} changes from {_one_line(shown.get(name, ''))} to {_one_line(' '.join(values))}"
+        for name, values in differing.items()
+    ]
+    if differing:
+        yield Change(Kind.ALTER, ", ".join(texts), (Configure(wanted.node, ADMINISTRATOR, differing),))
+
+
+def _differs(name: str, values: tuple[str, ...], record: NodeRecord) -> bool:
+    if name == COLLECTION:
+        return record.parent != "".join(values)
+    return find_unmet(record, {name: values}) is not None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) or "empty"
+
+
+def _affiliations(wanted: Declaration, there: Mapping[Jid, str]) -> Iterator[Change]:
+    for jid in sorted({*wanted.affiliations, *there}):
+        now, then = there.get(jid), wanted.affiliations.get(jid)
+        if now == then:
+            continue
+        kind = Kind.ADD if now is None else Kind.REMOVE if then is None else Kind.ALTER
+        text = {
+            Kind.ADD: f"{jid} becomes {then}",
+            Kind.ALTER: f"{jid} changes from {now} to {then}",
+            Kind.REMOVE: f"{jid} is no longer {now}",
+        }[kind]
+        yield Change(kind, text, (Affiliate(wanted.node, ADMINISTRATOR, {jid: then or Affiliation.NONE.value}),))
+
+
+def _schedule_changes(wanted: Declaration, there: Mapping[str, ScheduleStatus]) -> Iterator[Change]:
+    for name in sorted({*wanted.schedules, *there}):
+        put, now, paused = wanted.schedules.get(name), there.get(name), name in wanted.paused
+        if put is None:
+            yield Change(
+                Kind.REMOVE,
+                f"the schedule {name} is deleted",
+                (RemoveSchedule(wanted.node, ADMINISTRATOR, name),),
+            )
+            continue
+        switch = PauseSchedule(wanted.node, ADMINISTRATOR, name, paused=paused)
+        if now is None:
+            yield Change(Kind.ADD, f"the schedule {name} is made", (put, switch) if paused else (put,))
+        elif not _is_same(put, now) or paused is not (now.state is ScheduleState.PAUSED):
+            yield Change(Kind.ALTER, f"the schedule {name} changes", (put, switch))
+
+
+def _is_same(put: PutSchedule, now: ScheduleStatus) -> bool:
+    item = now.item
+    assert item is not None
+    return (put.schedule, put.envelope, put.key, put.hints) == (now.schedule, item.envelope, item.key, item.hints)
+
+
+async def carry_out(core: Core, node: str, change: Change) -> None:
+    """Make a change; raises Unwilling, which names the node."""
+    for command in change.commands:
+        if refused := refusal_of(await core.ask(command)):
+            raise Unwilling(replace(refused, detail=f"{node}: {refused.detail or refused.problem.value}"))
