@@ -25,6 +25,7 @@ from broker.settings import Settings, load, load_amqp, load_command, load_redis,
 from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber
 from frontends.commands.stores.exporting import export
 from frontends.commands.stores.importing import import_
+from frontends.commands.stores.restoring import restore
 from frontends.commands.watching import screen as watching
 from frontends.terminal import Config, Json, refuse, run_with_servers, settings
 from frontends.tools.servers.process import ServerError
@@ -48,6 +49,7 @@ app.add_typer(quota.app, name="quota")
 app.command()(watching.top)
 app.command("export")(export)
 app.command("import")(import_)
+app.command()(restore)
 
 _AGAIN = 75
 """The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so that a supervisor restarts it."""

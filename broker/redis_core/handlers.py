@@ -19,6 +19,7 @@ from broker.redis_core.commands.internal import PassOn
 from broker.redis_core.exactly_once import ExactlyOnce
 from broker.redis_core.groups.ownership import Ownership, owns
 from broker.redis_core.maintenance.instances import Instances
+from broker.redis_core.maintenance.restoring import Restoring
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.inspection import Inspection
 from broker.redis_core.nodes.listing import NodeListing
@@ -63,6 +64,7 @@ class Handlers:
     subscriptions: SubscriptionService
     item_moves: ItemMoves
     publishes: PublishService
+    restoring: Restoring
     firing: FiringSchedules
     schedules: Schedules
 
@@ -98,6 +100,7 @@ class Handlers:
         storage = ScheduleStorage(ask)
         self.firing = FiringSchedules(store, storage, core)
         self.schedules = Schedules(store, storage, self.firing)
+        self.restoring = Restoring(store, ask, self.schedules.catch_up)
 
     # Used by approvals.
 

@@ -103,6 +103,14 @@ function partition.next_number()
   return call.partition_token
 end
 
+-- Raises the numbers and the positions to a time in ms: none that was given before it is given again, also if this clock is behind.
+function partition.raise(ms)
+  call.partition_micros = math.max(call.partition_micros, ms * 1000)
+  partition.next_number()
+  local tail_ms = positions.split(call.partition_tail)
+  if ms > tail_ms then partition.move_tail(string.format('%d-0', ms)) end
+end
+
 function partition.save()
   local before = call.partition_before
   if call.partition_cursor ~= before.cursor or call.partition_tail ~= before.tail or call.partition_token ~= tonumber(before.token) then

@@ -104,6 +104,19 @@ class Disconnect:
 
 
 @frozen
+class RestoreNode:
+    """Bring a node of which a copy was put back up to now: its numbers to `floor_ms`, its schedules by their `catchup`.
+
+    `check`: only find out what would change.
+    """
+
+    node: str
+    sender: Jid
+    floor_ms: int
+    check: bool
+
+
+@frozen
 class ListQuotas:
     """List the quotas and what is used of them: all, or those that hold for `owner`, which may ask for its own."""
 
@@ -129,6 +142,7 @@ AdminCommand = (
     | ShowHistory
     | Frontends
     | Disconnect
+    | RestoreNode
     | ListQuotas
     | SetQuota
 )

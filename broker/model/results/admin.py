@@ -111,11 +111,32 @@ class Disconnected:
 
 
 @frozen
+class ScheduleMoved:
+    """A schedule that goes on at `next_ms` instead of `before_ms`, after it has left out times, `missed` in all."""
+
+    id: str
+    before_ms: int
+    next_ms: int | None
+    missed: int
+
+
+@frozen
+class Restored:
+    """A node is up to now: its largest number before, Redis's time, and the schedules that have moved."""
+
+    token: int
+    now_ms: int
+    schedules: tuple[ScheduleMoved, ...]
+
+
+@frozen
 class QuotaList:
     """Quotas by subject, with what is used of them."""
 
     quotas: tuple[QuotaStatus, ...]
 
 
-AdminResult = InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected | QuotaList
+AdminResult = (
+    InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected | Restored | QuotaList
+)
 """Outcomes of administrators' and owners' commands."""

@@ -53,6 +53,24 @@ class Sweep:
 
 
 @frozen
+class RaiseNumbers:
+    """Raise a partition's numbers and positions to a time; `check`: change nothing."""
+
+    node: str
+    partition: int
+    floor_ms: int
+    check: bool
+
+
+@frozen
+class NumbersRaised:
+    """A partition's last number before they were raised, and Redis's time."""
+
+    now_ms: int
+    token: int
+
+
+@frozen
 class TakeOver:
     """Send again what was handed to the `previous` frontend in the last `age_ms`, or else after the sequence `after`.
 
@@ -260,6 +278,7 @@ class RenewPartition:
 
 Internal = (
     Sweep
+    | RaiseNumbers
     | TakeOver
     | Leave
     | ReadOutbox
@@ -357,6 +376,7 @@ Outcome = (
     | Left
     | Owned
     | Found
+    | NumbersRaised
     | Turned
     | Told
     | References

@@ -1,4 +1,4 @@
-"""Calls about a whole partition: sweep, take over, purge, count, list subscribers; and the command that reads its journal."""
+"""Calls about a whole partition: sweep, take over, raise numbers, purge, count, list subscribers; and the journal's command."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -9,7 +9,7 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.tree import Scope
 from broker.model.results import Counted, Done, Purged
-from broker.redis_core.commands.internal import Scanned, ScanSubscribers, TakeOver
+from broker.redis_core.commands.internal import NumbersRaised, RaiseNumbers, Scanned, ScanSubscribers, TakeOver
 from broker.redis_core.operations.operation import Call, OperationReply
 from broker.scripts.answers import Answer
 
@@ -32,6 +32,10 @@ def journal_records(after: str, entries: Sequence[tuple[bytes, list[bytes]]]) ->
 
 def _read_expired(_command: object, _reply: OperationReply, _record: NodeRecord) -> Done:
     return Done()
+
+
+def _read_raised(_command: RaiseNumbers, reply: OperationReply, _record: NodeRecord) -> NumbersRaised:
+    return NumbersRaised(reply.rows.now_ms, reply.rows.token)
 
 
 def _read_resent(_command: TakeOver, reply: OperationReply, _record: NodeRecord) -> Scanned:
@@ -60,6 +64,7 @@ def _read_scanned(_command: ScanSubscribers, reply: OperationReply, _record: Nod
 
 
 sweep = Call("sweep", _read_expired)
+raise_numbers = Call("raise_numbers", _read_raised)
 take_over = Call("take_over", _read_resent)
 purge = Call("purge", _read_purged)
 stats = Call("stats", lambda _command, reply, _record: read_counts(reply.rows))

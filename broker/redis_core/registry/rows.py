@@ -370,6 +370,7 @@ ROWS: Final[Mapping[type, Row]] = {
     admin.ShowHistory: Row(handler="histories.show", judge=may.reading),
     admin.Frontends: Row(handler="instances.list"),
     admin.Disconnect: Row(handler="instances.disconnect"),
+    admin.RestoreNode: Row(handler="restoring.restore", judge=may.owners),
     admin.ListQuotas: Row(handler="quotas.list"),
     admin.SetQuota: Row(handler="quotas.set"),
     # Parts of these commands, with the same authorization.
@@ -420,6 +421,7 @@ ROWS: Final[Mapping[type, Row]] = {
     internal.ReleasePartition: Row(call=ownership_calls.release_partition, internal=True, partition=named_partition),
     internal.RenewPartition: Row(call=ownership_calls.renew_ownership, internal=True, partition=named_partition),
     internal.Sweep: Row(call=maintenance_calls.sweep, internal=True, partition=named_partition, hands_out=True),
+    internal.RaiseNumbers: Row(call=maintenance_calls.raise_numbers, internal=True, partition=named_partition),
     internal.TakeOver: Row(call=maintenance_calls.take_over, internal=True, partition=named_partition),
     internal.ScanSubscribers: Row(call=maintenance_calls.list_subscribers, internal=True, partition=named_partition),
     collections.Turn: Row(call=collection_calls.turn, internal=True),

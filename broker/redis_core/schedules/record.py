@@ -81,12 +81,19 @@ class ScheduleRecord:
 
     # Steps.
 
-    def skip_missed(self, now_ms: int) -> Self:
+    def catch_up(self, now_ms: int) -> Self:
+        """Leave out all times up to now that the rule does not make up for, also those that are not late yet."""
+        before, after = None, self
+        while not self.paused and after is not before:
+            before, after = after, after.skip_missed(now_ms, late_ms=0)
+        return after
+
+    def skip_missed(self, now_ms: int, late_ms: int = LATE_MS) -> Self:
         """Leave out the times that are missed, some of them if they are many."""
         rule, first = self.schedule.catch_up, self.next_ms
-        if first is None or rule is CatchUp.ALL or first + self.schedule.jitter_ms >= now_ms - LATE_MS:
+        if first is None or rule is CatchUp.ALL or first + self.schedule.jitter_ms >= now_ms - late_ms:
             return self
-        upto = now_ms - self.schedule.jitter_ms - (LATE_MS if rule is CatchUp.NONE else 0)
+        upto = now_ms - self.schedule.jitter_ms - (late_ms if rule is CatchUp.NONE else 0)
         if self.paused_ms is not None and first <= self.paused_ms:
             upto = min(upto, self.paused_ms)
         passed = self.timetable.times_between(first, max(first, upto), MOST_PASSED)

@@ -8,7 +8,7 @@ from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, Rem
 from broker.model.names import bare_jid
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Done, Refused, Result, Scheduled, ScheduleList
+from broker.model.results import Done, Refused, Result, Scheduled, ScheduleList, ScheduleMoved
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.admission import admit
 from broker.redis_core.schedules import timetable
@@ -16,6 +16,8 @@ from broker.redis_core.schedules.firing import FiringSchedules
 from broker.redis_core.schedules.record import ScheduleRecord
 from broker.redis_core.schedules.storage import ScheduleStorage, Stored
 from broker.redis_core.schedules.timetable import Timetable
+
+_PAGE: Final = 100
 
 _TRIES: Final = 20
 """How often a change is tried while the schedule changes."""
@@ -29,7 +31,7 @@ Change = Callable[[Stored], ScheduleRecord | Result]
 
 
 class Schedules:
-    """Makes, lists, pauses and deletes schedules."""
+    """Makes, lists, pauses, moves and deletes schedules."""
 
     def __init__(self, store: NodeStore, storage: ScheduleStorage, firing: FiringSchedules) -> None:
         """Keep schedules in `storage`; one that is publishing finishes by `firing` before it is replaced."""
@@ -100,6 +102,27 @@ class Schedules:
         shown = page[: command.limit]
         listed = tuple(each.record.status() for each in shown if each.record is not None)
         return ScheduleList(listed, shown[-1].id if len(page) > len(shown) > 0 else "")
+
+    async def catch_up(self, node: NodeRecord, *, check: bool) -> tuple[ScheduleMoved, ...] | Refused:
+        """Move the schedules of a node to now by their rules, or with `check` find out which would move."""
+        found, after, more = list[ScheduleMoved](), "", True
+        while more:
+            page = await self._storage.page(node, after, _PAGE)
+            if isinstance(page, Refused):
+                return page
+            for stored in page:
+                before = stored.record
+                moved = before and before.catch_up(stored.at_ms)
+                if before is None or moved is None or moved is before or before.next_ms is None:
+                    continue
+                taken = stored if check else await self._storage.replace(node, stored, moved)
+                if isinstance(taken, Refused):
+                    return taken
+                # Else a frontend has moved it meanwhile.
+                if taken is not None:
+                    found.append(ScheduleMoved(stored.id, before.next_ms, moved.next_ms, moved.missed - before.missed))
+            after, more = page[-1].id if page else "", len(page) == _PAGE
+        return tuple(found)
 
     async def _change(
         self, command: PutSchedule | PauseSchedule | RemoveSchedule, name: str, change: Change, item: bytes = b""

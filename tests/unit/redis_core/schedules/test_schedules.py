@@ -306,6 +306,17 @@ def test_pausing_before_a_time_was_served() -> None:
     assert ScheduleRecord.parse(str(resumed).encode()) == resumed
 
 
+@pytest.mark.parametrize(("rule", "missed", "left"), [("none", 4, 0), ("last", 3, 1), ("all", 0, 4)])
+def test_moved_to_now(rule: str, missed: int, left: int) -> None:
+    """After a copy was put back, what the rule does not make up for is left out at once, also times that are not late yet."""
+    state, now = record(schedule(every="10s", start=moment(NOON), catchup=rule)), NOON + 35_000
+    after = state.catch_up(now)
+    assert after.catch_up(now) is after and after.missed == missed
+    assert after.next_ms == NOON + (4 - left) * 10_000
+    paused = state.switch(NOON, paused=True)
+    assert paused.catch_up(now) is paused
+
+
 @given(
     st.sampled_from(CatchUp),
     st.sampled_from(["every 1s", "every 30s", "every 7m", "cron */10 * * * *"]),
