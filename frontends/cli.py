@@ -23,6 +23,7 @@ from rich.console import Console
 from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
 from frontends.commands import frontend, item, lock, node, quota, schedule, subscriber
+from frontends.commands.stores.applying import apply
 from frontends.commands.stores.exporting import export
 from frontends.commands.stores.importing import import_
 from frontends.commands.stores.restoring import restore
@@ -47,6 +48,7 @@ app.add_typer(watching.journal, name="journal")
 app.add_typer(frontend.app, name="frontend")
 app.add_typer(quota.app, name="quota")
 app.command()(watching.top)
+app.command()(apply)
 app.command("export")(export)
 app.command("import")(import_)
 app.command()(restore)

@@ -102,11 +102,11 @@ def say(sentence: str) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed; without a terminal, require --yes."""
+    """Ask before something is changed for good; without a terminal, require --yes."""
     if yes:
         return
     if not sys.stdin.isatty():
-        misuse("this destroys data, and there is no terminal to confirm at: use --yes")
+        misuse("there is no terminal to confirm at: use --yes")
     typer.confirm(question, abort=True, err=True)
 
 

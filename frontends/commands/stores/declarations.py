@@ -5,7 +5,7 @@ with what it does, in words, and the commands that do it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -40,14 +40,14 @@ _RIGHTS: Final = tuple(each.value for each in Affiliation if each is not Affilia
 class Declaration:
     """A node: its options by wire name, the affiliations of bare JIDs, and its schedules by id, of which some are `paused`.
 
-    A new node belongs to `owner`.
+    A new node belongs to `owner`. Without affiliations or schedules it is declared as it is.
     """
 
     node: str
     owner: Jid
     options: Mapping[str, tuple[str, ...]]
-    affiliations: Mapping[Jid, str] = field(default_factory=dict)
-    schedules: Mapping[str, PutSchedule] = field(default_factory=dict)
+    affiliations: Mapping[Jid, str] | None = None
+    schedules: Mapping[str, PutSchedule] | None = None
     paused: frozenset[str] = frozenset()
 
     def check(self, defaults: NodeConfig) -> NodeConfig:
@@ -78,10 +78,11 @@ def read_rights(rights: Mapping[str, str]) -> dict[Jid, str]:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A node that is there, without what the service's administrators may do anyway."""
+    """A node that is there; `administrators` are shown as its owners, and may be others'."""
 
     record: NodeRecord
     affiliations: Mapping[Jid, str]
+    administrators: frozenset[Jid]
     schedules: Mapping[str, ScheduleStatus]
 
 
@@ -116,9 +117,9 @@ async def find(core: Core, node: str, admins: tuple[Jid, ...]) -> Present | None
             return None
         raise
     # Whoever administers the service is shown as an owner of each node.
-    ours = {ADMINISTRATOR, *admins} - {record.creator}
+    ours = frozenset({ADMINISTRATOR, *admins}) - {record.creator}
     rights = {jid: each.value for jid, each in sorted(record.affiliations.items()) if jid not in ours}
-    return Present(record, rights, await _schedules(core, record))
+    return Present(record, rights, ours, await _schedules(core, record))
 
 
 async def _schedules(core: Core, record: NodeRecord) -> dict[str, ScheduleStatus]:
@@ -142,8 +143,12 @@ def changes(wanted: Declaration, there: Present | None) -> Iterator[Change]:
         yield Change(Kind.ADD, "is created", (Declare(wanted.node, wanted.owner, wanted.options),))
     else:
         yield from _options(wanted, there.record)
-    yield from _affiliations(wanted, {wanted.owner: Affiliation.OWNER.value} if there is None else there.affiliations)
-    yield from _schedule_changes(wanted, {} if there is None else there.schedules)
+    if wanted.affiliations is not None:
+        rights = {wanted.owner: Affiliation.OWNER.value} if there is None else there.affiliations
+        hidden = frozenset[Jid]() if there is None else there.administrators
+        yield from _affiliations(wanted.node, wanted.affiliations, rights, hidden)
+    if wanted.schedules is not None:
+        yield from _schedule_changes(wanted, wanted.schedules, {} if there is None else there.schedules)
 
 
 def _options(wanted: Declaration, record: NodeRecord) -> Iterator[Change]:
@@ -168,23 +173,27 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()) or "empty"
 
 
-def _affiliations(wanted: Declaration, there: Mapping[Jid, str]) -> Iterator[Change]:
-    for jid in sorted({*wanted.affiliations, *there}):
-        now, then = there.get(jid), wanted.affiliations.get(jid)
-        if now == then:
-            continue
+def _affiliations(
+    node: str, wanted: Mapping[Jid, str], there: Mapping[Jid, str], hidden: frozenset[Jid]
+) -> Iterator[Change]:
+    differing = [jid for jid in {*wanted, *there} - hidden if there.get(jid) != wanted.get(jid)]
+    # New ones come first: a node keeps at least one owner.
+    for jid in sorted(differing, key=lambda jid: (jid in there, jid)):
+        now, then = there.get(jid), wanted.get(jid)
         kind = Kind.ADD if now is None else Kind.REMOVE if then is None else Kind.ALTER
         text = {
             Kind.ADD: f"{jid} becomes {then}",
             Kind.ALTER: f"{jid} changes from {now} to {then}",
             Kind.REMOVE: f"{jid} is no longer {now}",
         }[kind]
-        yield Change(kind, text, (Affiliate(wanted.node, ADMINISTRATOR, {jid: then or Affiliation.NONE.value}),))
+        yield Change(kind, text, (Affiliate(node, ADMINISTRATOR, {jid: then or Affiliation.NONE.value}),))
 
 
-def _schedule_changes(wanted: Declaration, there: Mapping[str, ScheduleStatus]) -> Iterator[Change]:
-    for name in sorted({*wanted.schedules, *there}):
-        put, now, paused = wanted.schedules.get(name), there.get(name), name in wanted.paused
+def _schedule_changes(
+    wanted: Declaration, schedules: Mapping[str, PutSchedule], there: Mapping[str, ScheduleStatus]
+) -> Iterator[Change]:
+    for name in sorted({*schedules, *there}):
+        put, now, paused = schedules.get(name), there.get(name), name in wanted.paused
         if put is None:
             yield Change(
                 Kind.REMOVE,

@@ -23,7 +23,6 @@ from frontends.commands.runner import ADMINISTRATOR, Unwilling, ask, complain, n
 from frontends.commands.stores import export_file
 from frontends.commands.stores.declarations import Present, find
 from frontends.terminal import Config, settings
-from frontends.version import build
 
 _PAGE: Final = 1_000
 
@@ -44,6 +43,9 @@ def export(
 
     Example: stanzaq export jobs jobs/dead > jobs.export
     """
+    # Not for `--help`: it reads the operations.
+    from frontends.version import build  # noqa: PLC0415
+
     admins = settings(config, load_command).admins
 
     async def write(core: Core) -> Counter[str]:
