@@ -98,7 +98,7 @@ def pods(objects: Sequence[Object]) -> list[Object]:
         match each["kind"]:
             case "Pod":
                 found.append(each)
-            case "Deployment" | "StatefulSet":
+            case "Deployment" | "StatefulSet" | "Job":
                 found.append(each["spec"]["template"])
             case "CronJob":
                 found.append(each["spec"]["jobTemplate"]["spec"]["template"])

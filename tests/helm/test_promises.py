@@ -3,10 +3,13 @@
 import base64
 import json
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.model.nodes.options import NodeConfig
+from frontends.commands.stores.declared_file import read
 from tests.helm.charts import (
     CHART,
     HELMS,
@@ -485,6 +488,23 @@ def test_certificates(everything: Everything) -> None:
             assert files == [f"CERTIFICATE {place}/tls.crt", f"KEY {place}/tls.key", f"CLIENT_CA {place}/ca.crt"]
         else:
             assert mounted == secrets == [] and files == ["CERTIFICATE None", "KEY None", "CLIENT_CA None"]
+
+
+def test_queues(everything: Everything, tmp_path: Path) -> None:
+    """A job of each installation and upgrade applies the declared queues; the program reads the file, and large numbers in it."""
+    job = the(everything["helm4", "doors"], "Job")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["apply", "--file", "/etc/stanzaq/queues/queues.yaml", "--yes"]
+    large = tmp_path / "large.yaml"
+    large.write_text("queues: {jobs: {max_items: 1000000}}")
+    for version in HELMS:
+        objects = rendered(version, "--values", values("doors"), "--values", large)
+        declared = read("F", the(objects, "ConfigMap", "queues")["data"]["queues.yaml"].encode(), None, NodeConfig())
+        (jobs,) = declared.nodes
+        assert jobs.options == {"stanzaq#lock_seconds": ("300",), "pubsub#max_items": ("1000000",)}
+        assert jobs.schedules and jobs.schedules.keys() == {"cleanup"}
+    assert only(everything["helm4", "ejabberd"], "Job") == []
 
 
 def test_reports(everything: Everything) -> None:
