@@ -71,7 +71,7 @@ class Runs:
         self._callers = Callers(tasks, concurrency)
         self._concurrency = concurrency
         self._hooks = hooks
-        self.states: dict[object, object] = {}
+        self._states: dict[object, object] = {}
         """What each lifespan has yielded."""
         self._tasks = defaultdict[str, dict[str, tuple[Registration, Run]]](dict)
         for task in tasks:
@@ -88,8 +88,12 @@ class Runs:
         tasks = [task for named in self._tasks.values() for task, _ in named.values()]
         async with AsyncExitStack() as stack:
             for lifespan in dict.fromkeys(each for task in tasks for each in task.hooks.lifespans):
-                self.states[lifespan] = await stack.enter_async_context(lifespan())
+                self._states[lifespan] = await stack.enter_async_context(lifespan())
             yield
+
+    def find_state(self, task: Registration) -> Any:  # noqa: ANN401  (what a lifespan yields)
+        """Return the state of a task's jobs, which is its innermost lifespan's."""
+        return self._states.get(task.hooks.lifespans[-1]) if task.hooks.lifespans else None
 
     async def start(self) -> None:
         """Start what a first job would wait for; raises StanzaqError if no job could begin."""
@@ -440,7 +444,7 @@ class _Run:
             delivery.key,
             delivery.published,
             delivery.deadline,
-            self._runs.states.get(next(reversed(self._task.hooks.lifespans), None)),
+            self._runs.find_state(self._task),
             self._renew,
             self._begin,
             self._returned,
