@@ -8,7 +8,9 @@ from typing import Any, TypedDict
 
 from django.db import close_old_connections
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
+from stanzaq import payloads
 from stanzaq.django.backend import StanzaqBackend
 from stanzaq.django.framework import Status, base, change, find_task, make_error, make_result, signals
 from stanzaq.job import Job
@@ -33,12 +35,9 @@ def make_worker(backend: StanzaqBackend, queues: Iterable[str], concurrency: int
 
 
 def _run(sender: type[StanzaqBackend], job: Job[Call]) -> Any:  # noqa: ANN401  (what a task returns)
-    """Run a task in this thread, a coroutine in a loop of its own; raises what it raises, and Reject for one that is unknown."""
+    """Run a task in this thread, a coroutine in a loop of its own; raises what it raises."""
     call, began = job.payload, timezone.now()
-    task = find_task(call["task"])
-    if task is None:
-        msg = f"the worker has no task {call['task']}: start one whose program has it"
-        raise Reject(msg)
+    task = _import_task(call["task"])
     known = {"args": call["args"], "kwargs": call["kwargs"], "enqueued_at": job.published}
     # Nobody tells which workers the earlier attempts had.
     known |= {
@@ -53,6 +52,8 @@ def _run(sender: type[StanzaqBackend], job: Job[Call]) -> Any:  # noqa: ANN401  
         signals.task_started.send(sender, task_result=result)
         try:
             value = task.call(*context, *result.args, **result.kwargs)
+            # Who enqueued it may ask for the value at any time, so one that cannot be sent is a failure.
+            payloads.encode(value)
         except BaseException as error:
             errors = [make_error(error, "".join(format_exception(error)))]
             change(result, status=Status.FAILED, finished_at=timezone.now(), errors=errors)
@@ -64,3 +65,17 @@ def _run(sender: type[StanzaqBackend], job: Job[Call]) -> Any:  # noqa: ANN401  
         return value
     finally:
         close_old_connections()
+
+
+def _import_task(path: str) -> Any:  # noqa: ANN401  (a task)
+    """Return a task by its name; raises Reject if the worker's program has none."""
+    try:
+        import_string(path)
+    except ImportError as error:
+        msg = f"the worker has no task {path}, start one whose program has it: {error}"
+        raise Reject(msg) from error
+    task = find_task(path)
+    if task is None:
+        msg = f"{path} is no task: enqueue what `task` has decorated"
+        raise Reject(msg)
+    return task

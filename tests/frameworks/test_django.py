@@ -8,9 +8,9 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Any
 
-from stanzaq import Job, Worker
+from stanzaq import Job, Publisher, Queue, Worker
 from tests.doors.frontend import ALICE, PASSWORD
-from tests.doors.rest.served import RestFrontend, client
+from tests.doors.rest.served import RestFrontend
 from tests.waiting import PATIENCE_SECONDS
 
 _ROOT = Path(__file__).parents[2]
@@ -28,7 +28,8 @@ _REFUSED = [
     "TASKS['any'] names no QUEUES: say whose tasks to run, e.g. --queue default",
     "--queue none: TASKS['default'] has default, mail",
     "concurrency=0, prefetch=0: together 1 to 1000 items are held at once",
-    "dead: the worker has no task os.system: start one whose program has it",
+    "dead: os.system is no task: enqueue what `task` has decorated",
+    "dead: the worker has no task shop.none, start one whose program has it: No module named 'shop'",
     "dead: the payload (application/json) is no Call: Object missing required field `args`",
 ]
 
@@ -44,8 +45,9 @@ async def _start(url: str, *arguments: str) -> Process:
 async def test_tasks(door: RestFrontend) -> None:
     """Tasks run in the worker, with the results, priorities and times that Django promises; each fault is a sentence."""
     url = f"http://{ALICE}@127.0.0.1:{door.port}"
-    with client(door) as owner:
-        assert owner.put("/queues/mail").status_code == 201
+    async with Publisher(url, password=PASSWORD) as owner:
+        await owner.declare(Queue("default", max_deliveries=1))
+        await owner.declare(Queue("mail"))
     worker = await _start(url, "-m", "django", "stanzaq_worker", "--queue", "default", "--concurrency", "2")
     try:
         assert worker.stderr is not None

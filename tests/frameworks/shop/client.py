@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from stanzaq.django import StanzaqBackend
 from stanzaq.django.framework import exceptions, signals
 from stanzaq.sync import Publisher
 from tests.frameworks.shop.settings import ACCOUNT
-from tests.frameworks.shop.tasks import add, fail, greet, mail
+from tests.frameworks.shop.tasks import add, fail, give, greet, mail
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -61,10 +62,19 @@ def _read_results(enqueued: list[Any]) -> None:
     assert hello.return_value == ["hello cat", 1, hello.id, "RUNNING"]
     failed = _wait(fail.enqueue())
     assert (failed.status, failed.errors[0].exception_class) == ("FAILED", StanzaqError)
-    assert failed.errors[0].traceback == f"{failed.id} is dead: nobody is at home"
+    assert failed.errors[0].traceback == f"{failed.id} is dead: attempt 1 of 1 failed: OSError: nobody is at home"
+    assert "TypeError: a object is no payload" in _wait(give.enqueue()).errors[0].traceback
     assert "received" in _refused(exceptions.TaskResultMismatch, add.get_result, failed.id)
-    for nonsense in ("", "x", "default/x", "default/os.system/1", f"other/{add.module_path}/1"):
+    for nonsense in (
+        "",
+        "x",
+        "default/x",
+        "default/os.system/1",
+        "default/antigravity.x/1",
+        f"other/{add.module_path}/1",
+    ):
         assert _refused(exceptions.TaskResultDoesNotExist, add.get_result, nonsense) == nonsense
+    assert "antigravity" not in sys.modules
     assert add.get_result(f"default/{add.module_path}/1").status == "READY"
 
 
@@ -84,7 +94,8 @@ def _commit(publisher: Publisher) -> None:
 def _refuse(publisher: Publisher) -> list[str]:
     """Return what is said of what cannot be enqueued, configured, run by the command, or called by the worker."""
     command = partial(_refused, CommandError, call_command, "stanzaq_worker")
-    calls: list[Any] = [{"task": "os.system", "args": ["true"], "kwargs": {}}, {"task": add.module_path}]
+    calls: list[Any] = [{"task": task, "args": ["true"], "kwargs": {}} for task in ("os.system", "shop.none")]
+    calls.append({"task": add.module_path})
     replies = [publisher.publish("default", call, reply=True) for call in calls]
     return [
         _refused(TypeError, add.enqueue, timezone.now()),

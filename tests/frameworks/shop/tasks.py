@@ -1,8 +1,7 @@
-"""Tasks of a site under test: those of library.md, and two more."""
+"""Tasks of a site under test: those of library.md, and some more."""
 
 from typing import Any
 
-from stanzaq import Reject
 from stanzaq.django.framework import NAME, tasks
 from tests.frameworks.documented import program
 
@@ -19,6 +18,12 @@ async def greet(context: Any, name: str) -> list[Any]:  # noqa: ANN401
 
 @tasks.task  # type: ignore[untyped-decorator]
 def fail() -> None:
-    """Fail for good."""
+    """Fail."""
     msg = "nobody is at home"
-    raise Reject(msg)
+    raise OSError(msg)
+
+
+@tasks.task  # type: ignore[untyped-decorator]
+def give() -> object:
+    """Return what cannot be sent."""
+    return object()
