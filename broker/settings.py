@@ -146,6 +146,12 @@ class RedisSettings(BaseSettings):
     redis_timeout: float = Field(
         default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"
     )
+    redis_replicas: int = Field(
+        default=1,
+        ge=1,
+        le=5,
+        description="how many replicas of a master must have a publish that stanzaq#confirm makes replicated, e.g. 1",
+    )
     redis_packaging: Packaging = Field(
         default=Packaging.AUTO,
         description="auto, functions or scripts: how operations are loaded into Redis; auto uses scripts where"

@@ -45,6 +45,7 @@ class Queue:
     dead_letters: Annotated[str | None, "stanzaq#dead_letter_node"] = None
     dedupe: Annotated[Literal["overwrite", "ignore"] | None, "stanzaq#dedupe"] = None
     dedupe_seconds: Annotated[Duration | None, "stanzaq#dedupe_seconds"] = None
+    confirm: Annotated[Literal["stored", "synced", "replicated"] | None, "stanzaq#confirm"] = None
     max_items: Annotated[int | None, "pubsub#max_items"] = None
     node_full: Annotated[
         Literal["reject", "retract-oldest", "dead-letter-oldest"] | None, "pubsub#publish_node_full"

@@ -46,10 +46,10 @@ def late(seed: str) -> Iterator[None]:
     """Delay every call of this process."""
     latency, replies = Latency(seed), Connection.replies
 
-    async def waited(self: Connection, lines: Sequence[Line]) -> list[Any]:
+    async def waited(self: Connection, lines: Sequence[Line], blocked: float = 0) -> list[Any]:
         before, after = latency.waits(self.socket_timeout)
         await asyncio.sleep(before)
-        answered = await replies(self, lines)
+        answered = await replies(self, lines, blocked)
         await asyncio.sleep(after)
         return answered
 

@@ -93,7 +93,11 @@ class RedisCore:
         self.retry = settings.retry
         self.metrics = Metrics(door or "xmpp")
         self._server = Server.connect(
-            settings.redis_url, lua_directory(), settings.redis_timeout, settings.redis_packaging
+            settings.redis_url,
+            lua_directory(),
+            settings.redis_timeout,
+            settings.redis_packaging,
+            settings.redis_replicas,
         )
         self.memory = Memory(self._server, self.metrics)
         relay = Relay(self._server, self.background)

@@ -86,7 +86,7 @@ class Handlers:
         self.subscriptions = SubscriptionService(store, self.lists, ask, self.owners, core.tell)
         self.leases = Leases(store, self.subscriptions, core)
         self.approvals = Approvals(store, pending, self.lists, self, core.tell)
-        self.nodes = NodeService(records, rules, core, self.approvals)
+        self.nodes = NodeService(records, rules, core, self.approvals, server.lacks)
         self.exactly_once = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
         self.dependencies = DependencyService(store, core)
         self.receiving = Receiving(core.begin, core.count, core.name, self._pass_on)

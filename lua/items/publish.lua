@@ -20,7 +20,10 @@ publish_rates.prepare()
 local added = 0
 local results = budget.each(rows, function(row)
   local repeated = enqueue.answer_repeat(row)
-  if repeated then return repeated end
+  if repeated then
+    dedupe.note_repeat(row)
+    return repeated
+  end
   if row.refused ~= '' then return {'refused'} end
   local wait_ms = publish_rates.use(row.by)
   if wait_ms then return {'too-fast', wait_ms} end

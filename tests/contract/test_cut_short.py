@@ -54,7 +54,7 @@ class Severed:
         self._calls = calls
         self.died = asyncio.Event()
 
-    async def send(self, lines: Sequence[Line]) -> list[Any]:
+    async def send(self, lines: Sequence[Line], _durable: object = None) -> list[Any]:
         """Send, or die."""
         if not self._calls:
             self.died.set()

@@ -103,11 +103,11 @@ def _trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     trips: list[list[str]] = []
     run_all = Server.run_all
 
-    async def noted(server: Server, calls: Any) -> list[Any]:  # noqa: ANN401  (as it is)
+    async def noted(server: Server, calls: Any, *more: Any) -> list[Any]:  # noqa: ANN401  (as it is)
         operations = [str(line[1]) for line in calls]
         if operations != ["heartbeat"]:
             trips.append(operations)
-        return await run_all(server, calls)
+        return await run_all(server, calls, *more)
 
     monkeypatch.setattr(Server, "run_all", noted)
     return trips

@@ -27,6 +27,7 @@ from broker.model.results import Cancelled, Counted, Published, Refused, Retract
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until, sweeper
 from broker.redis_core.redis_client.client import Answer, Line
+from broker.redis_core.redis_client.durability import DurableCall
 from broker.settings import CommandSettings
 from broker.tasks import FAILED, STOPPED
 from frontends.tools.servers.redis import RedisServer
@@ -92,7 +93,7 @@ async def test_lost_while_searching(make_core: MakeCore, node: str, monkeypatch:
     await door.until(lambda: len(door.deliveries) == 1_000)
     run_all, calls = core._server.run_all, Counter[Any]()
 
-    async def losing(lines: Sequence[Line]) -> list[Any]:
+    async def losing(lines: Sequence[Line], _durable: object = None) -> list[Any]:
         replies = await run_all(lines)
         name = lines[0][1]
         calls[name] += 1
@@ -550,8 +551,8 @@ async def test_drained_during_a_heartbeat(make_core: MakeCore, store: Store, nod
     taken, answered = asyncio.Event(), asyncio.Event()
     run_all = core._server.run_all
 
-    async def late(calls: Sequence[Line]) -> list[Any]:
-        replies = await run_all(calls)
+    async def late(calls: Sequence[Line], durable: DurableCall | None = None) -> list[Any]:
+        replies = await run_all(calls, durable)
         if calls[0][1] == "heartbeat" and any(node.encode() in name for name in replies[0][3]):
             taken.set()
             await answered.wait()

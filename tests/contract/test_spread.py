@@ -114,7 +114,7 @@ class Severed:
 
     returns = 0
 
-    async def send(self, _lines: Any) -> Any:
+    async def send(self, _lines: Any, _durable: object = None) -> Any:
         """Cancel the caller."""
         raise asyncio.CancelledError
 

@@ -20,6 +20,7 @@ from broker.redis_core.commands.internal import Scanned, TakeOver
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sent_until, sweeper
 from broker.redis_core.redis_client.client import Line
+from broker.redis_core.redis_client.durability import DurableCall
 from tests.contract.conftest import Door, MakeCore
 from tests.seeds import seeds
 from tests.waiting import PATIENCE_SECONDS
@@ -65,7 +66,7 @@ class Severed:
 
     returns = 0
 
-    async def send(self, _lines: Any) -> Any:
+    async def send(self, _lines: Any, _durable: object = None) -> Any:
         """Fail at once."""
         msg = "dead"
         raise CoreUnavailable(msg)
@@ -126,10 +127,10 @@ async def test_a_late_heartbeat(mortal: None, make_core: MakeCore, node: str) ->
     late: list[Sequence[Line]] = []
     run_all = doomed._server.run_all
 
-    async def held_back(calls: Sequence[Line]) -> list[Any]:
+    async def held_back(calls: Sequence[Line], durable: DurableCall | None = None) -> list[Any]:
         if calls[0][1] == "heartbeat":
             late.append(calls)
-        return await run_all(calls)
+        return await run_all(calls, durable)
 
     doomed._server.run_all = held_back  # type: ignore[method-assign]
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -65,13 +65,13 @@ async def scene(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch)
     scene = Scene(core, door, node)
     exchange = RedisNode._exchange
 
-    async def sent(master: RedisNode, lines: Sequence[Any]) -> list[Any]:
+    async def sent(master: RedisNode, lines: Sequence[Any], way: Any) -> list[Any]:  # noqa: ANN401  (as it is)
         if any("publish" in line[:2] for line in lines):
             item = "b" if (SENT, "a") in scene.order else "a"
             scene.order.append((SENT, item))
             if item == "a":
                 scene.publish("b")
-        return await exchange(master, lines)
+        return await exchange(master, lines, way)
 
     monkeypatch.setattr(RedisNode, "_exchange", sent)
     return scene

@@ -1,4 +1,4 @@
-"""What a publisher may request for its item: a delay, a priority, a time to live, a reply, and items to wait for. Values only."""
+"""What a publisher may request: a delay, a priority, a time to live, a reply, items to wait for, durability. Values only."""
 
 import time
 from dataclasses import field
@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from broker.model.frozen import frozen
 from broker.model.items.dependencies import NO_DEPENDENCIES, Dependencies
+from broker.model.items.durability import Durability
 from broker.model.items.outcomes import ReplyMode
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.times import read_moment
@@ -23,7 +24,8 @@ class Hints:
     """Delay, priority and time to live; both times count from the publish, and a time to live of 0 is none.
 
     `reply` is how the publisher wants to learn of the end of the item; `after` names items that it waits for. `at_ms` is the
-    time that it gave in place of a delay, which is what was left of it.
+    time that it gave in place of a delay, which is what was left of it. `confirm` says how durable the item is to be before the
+    publish is answered, None: as its node says; it is of the publish and not of the item, so records do not have it.
     """
 
     delay_ms: int = 0
@@ -32,6 +34,7 @@ class Hints:
     reply: ReplyMode = ReplyMode.NONE
     after: Dependencies = NO_DEPENDENCIES
     at_ms: int | None = field(default=None, compare=False)
+    confirm: Durability | None = field(default=None, compare=False)
 
     @classmethod
     def validate(  # noqa: PLR0913  (what a client may give)
@@ -43,10 +46,11 @@ class Hints:
         after: Dependencies = NO_DEPENDENCIES,
         *,
         at: str | int | None = None,
+        confirm: str | None = None,
     ) -> Self:
         """Check a client's values, None for those it does not give; raises MalformedRequest.
 
-        `at` is a time as text or in ms; one in the past is no delay.
+        `at` is a time as text or in ms; one in the past is no delay. `confirm` is the name of a durability.
         """
         at_ms = None if at is None else _moment(at)
         if at_ms is not None and delay_ms is not None:
@@ -60,7 +64,7 @@ class Hints:
         if ttl_ms is not None and not delay < ttl_ms <= MOST_SECONDS * 1000:
             said = f"a time to live is longer than the delay, and at most {MOST_SECONDS} seconds"
             raise MalformedRequest(Problem.BAD_REQUEST, said)
-        return cls(delay, rank, ttl_ms or 0, reply, after, at_ms)
+        return cls(delay, rank, ttl_ms or 0, reply, after, at_ms, None if confirm is None else _durability(confirm))
 
     def __str__(self) -> str:
         """Return them as in records: nothing for the defaults, else three numbers, one for a reply, and a word for `after`.
@@ -99,6 +103,14 @@ def _moment(at: str | int) -> int:
         return read_moment(at) if isinstance(at, str) else at
     except ValueError as wrong:
         raise MalformedRequest(Problem.BAD_REQUEST, str(wrong)) from None
+
+
+def _durability(name: str) -> Durability:
+    try:
+        return Durability(name)
+    except ValueError:
+        known = ", ".join(each.value for each in Durability)
+        raise MalformedRequest(Problem.BAD_REQUEST, f"confirm is one of {known}") from None
 
 
 def ms_until(at_ms: int) -> int:

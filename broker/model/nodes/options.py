@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model.frozen import frozen
+from broker.model.items.durability import Durability
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.nodes import destinations
 from broker.model.nodes.fields import (
@@ -118,6 +119,7 @@ class NodeConfig:
     dead_letter_node: str | None = None
     dedupe: Dedupe = Dedupe.OVERWRITE
     dedupe_seconds: int = 600
+    confirm: Durability = Durability.STORED
     max_items: int = MAX_ITEMS
     node_full: WhenFull = WhenFull.REJECT
     access_model: AccessModel = AccessModel.OPEN
@@ -401,6 +403,14 @@ OPTIONS: Final = (
         Group.DELIVERY,
         "Seconds for which repeated ids are ignored (with dedupe ignore)",
         Whole(1, 604_800),
+    ),
+    Option(
+        "stanzaq#confirm",
+        "confirm",
+        "list-single",
+        "Where an item is before its publish succeeds: in Redis, also on its disk, or also in replicas",
+        Durability,
+        values(Durability),
     ),
     Option(
         "pubsub#max_items",

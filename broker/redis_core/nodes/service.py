@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release, Stats
+from broker.model.items.durability import Durability
 from broker.model.items.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare_jid, domain, is_jid, resource
 from broker.model.nodes.nodes import NodeRecord, change_config
@@ -58,12 +59,22 @@ class NodeService:
 
     placement: TreeMoves
 
-    def __init__(self, records: Records, rules: Rules, core: HandlerPort, subscribers: SubscriberChanges) -> None:
-        """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
+    def __init__(
+        self,
+        records: Records,
+        rules: Rules,
+        core: HandlerPort,
+        subscribers: SubscriberChanges,
+        lacks: Callable[[Durability], Awaitable[str]],
+    ) -> None:
+        """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes.
+
+        `lacks` says why Redis cannot make publishes so durable.
+        """
         self._store, self._tree, self._quotas = records.store, records.tree, records.quotas
         self.placement = TreeMoves(self._tree, self._store, self._store.read_node, self._record_changed)
         self._rules = rules
-        self._node_rules = NodeRules(rules, self._store.read_node)
+        self._node_rules = NodeRules(rules, self._store.read_node, lacks)
         self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
         self._changed = core.node_changed
         self._notify = core.tell
@@ -78,7 +89,8 @@ class NodeService:
         if isinstance(declared, Refused):
             return declared
         config, tree = declared
-        refused = await self._node_rules.check_dead_letter_node(node, config, owner)
+        refused = await self._node_rules.check_durability(config)
+        refused = refused or await self._node_rules.check_dead_letter_node(node, config, owner)
         if refused is not None:
             return refused
         place = await self.placement.check_place(command.sender, node, None, config, tree)
@@ -191,6 +203,8 @@ class NodeService:
         if config.partitions != record.config.partitions:
             return _PARTITIONS
         refused = check_conversion(record.config, config) or check_options(config)
+        if config.confirm is not record.config.confirm:
+            refused = refused or await self._node_rules.check_durability(config)
         if config.dead_letters_of(command.node) != record.config.dead_letters_of(command.node):
             refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare_jid(sender))
         if refused is not None:

@@ -17,6 +17,7 @@ from broker.model.commands import (
     RetractBatch,
     Unlock,
 )
+from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS
 from broker.model.items.items import Listed
 from broker.model.items.outcomes import ItemOutcome, ReplyMode
@@ -112,14 +113,17 @@ def intake(_command: object, record: NodeRecord) -> Values:
     }
 
 
-def publish_row(command: Publish, _record: NodeRecord) -> Values:
-    """Return the arguments of one publish."""
+def publish_row(command: Publish, record: NodeRecord) -> Values:
+    """Return the arguments of one publish; with an id, one that waits for the disk or replicas counts once, as with a ticket."""
+    ticket = command.ticket
+    if (command.hints.confirm or record.config.confirm) is not Durability.STORED:
+        ticket = ticket or command.item_id or ""
     return {
         "item": command.item_id or "",
         "key": command.key,
         "by": bare_jid(command.sender),
         "body": b"" if command.refused else command.envelope,
-        "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
+        "once": f"{ticket}\0{command.digest}" if command.digest else ticket,
         "hints": "" if command.hints is NO_HINTS else _hints(command),
         "refused": "1" if command.refused else "",
     }

@@ -83,7 +83,13 @@ class PublishService:
     async def _judge(self, publish: Publish, record: NodeRecord | None) -> Refused | None:
         """Judge an item as its node judges a publish."""
         hints = publish.hints
-        if publish.options or publish.partition is not None or hints.reply is not ReplyMode.NONE or hints.after.parents:
+        if (
+            publish.options
+            or publish.partition is not None
+            or hints.reply is not ReplyMode.NONE
+            or hints.after.parents
+            or hints.confirm
+        ):
             return _UNSUITABLE
         if record is None:
             return GONE

@@ -21,6 +21,7 @@ import structlog
 
 from broker import keys
 from broker.model.commands import Publish
+from broker.model.items.durability import Durability
 from broker.model.items.items import NodeEvent, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes.nodes import NodeRecord
@@ -56,6 +57,7 @@ from broker.redis_core.partitions.batching import Batch, make_batches, remove_la
 from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Line, Server
+from broker.redis_core.redis_client.durability import DurableCall
 from broker.redis_core.registry.authorization import accepting
 from broker.redis_core.registry.rows import CALLS, ROWS, refusal
 from broker.scripts.answers import Answer
@@ -76,6 +78,7 @@ _MANY = 32
 _WIDE_CALLS = 100
 """Calls with all keys after one that needed them."""
 _QUIET = {ReceiveFrom, Sweep}
+_STORED = Durability.STORED
 _NOTHING_UNSEEN = float("inf")
 
 
@@ -106,7 +109,8 @@ class PartitionPipeline:
         self._reply_lost = False
         self._search_after: int | None = None
         self._session = core.lost_replies
-        self._unread: tuple[NodeRecord, type, list[Request], OperationReply, str] | None = None
+        self._unread: tuple[NodeRecord, Batch, list[Request], OperationReply, str] | None = None
+        self._unconfirmed = 0
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Queue a command; all commands of one turn of the event loop are sent together."""
@@ -121,7 +125,7 @@ class PartitionPipeline:
     @property
     def quiet(self) -> bool:
         """Whether no command is waiting or under way."""
-        return self._running is None and not self._pending
+        return self._running is None and not self._pending and not self._unconfirmed
 
     @property
     def idle(self) -> bool:
@@ -238,14 +242,24 @@ class PartitionPipeline:
                 self._answer(requests, FAILED)
                 batch.requests = []
                 return
+            level = batch.confirm or record.config.confirm
+            durable = batch.durable = (
+                DurableCall(level) if level is not _STORED and issubclass(batch.kind, Publish) else None
+            )
+            if durable and batch.confirm and (lacks := await self._server.lacks(level)):
+                self._answer(requests, Refused(Problem.NOT_ACCEPTABLE, f"confirm: {lacks}"))
+                batch.requests = []
+                return
             self._called_at = time.monotonic()
             name = batch.call.operation
-            exchange = self._server.run_all([self._write_call(record, batch, name)])
+            exchange = self._server.run_all([self._write_call(record, batch, name)], durable)
             reply = (await (exchange if self._unread is None else self._give_during(exchange)))[0]
             if not isinstance(reply, Exception) and reply.code == b"wide":
                 self._wide_calls = _WIDE_CALLS
-                reply = (await self._server.run_all([self._write_call(record, batch, name)]))[0]
-            if batch.call.when_full and isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY:
+                reply = (await self._server.run_all([self._write_call(record, batch, name)], durable))[0]
+            full = isinstance(reply, CoreUnavailable) and reply.problem is Problem.OUT_OF_MEMORY
+            # An operation that only reads has written nothing that could be waited for.
+            if full and batch.call.when_full and durable is None:
                 name = batch.call.when_full
                 reply = (await self._server.run_all([self._write_call(record, batch, name)]))[0]
         except CoreUnavailable as error:
@@ -402,19 +416,19 @@ class PartitionPipeline:
         done = 1 if batch.call.row is None else max(1, len(read.rows))
         if rest := batch.requests[done:]:
             self._pending.extendleft(reversed(remove_later(rest, self._batches)))
-        self._unread = record, batch.kind, batch.requests[:done], read, name
+        self._unread = record, batch, batch.requests[:done], read, name
         self._unread_since = self._called_at
         many = done + len(read.deliveries) >= _MANY
         if not (many and (self._batches or self._pending)):
             self._give()
         return []
 
-    def _give(self) -> None:
+    def _give(self) -> None:  # noqa: C901  (a reply has many parts, and none may keep another from being given)
         """Answer the commands of the last call, and hand out its deliveries, also if an answer cannot be read."""
         if self._unread is None:
             return
-        (record, kind, requests, read, name), self._unread = self._unread, None
-        call, results, answers = CALLS[kind], list[Outcome](), self._server.answers(name)
+        (record, batch, requests, read, name), self._unread = self._unread, None
+        kind, call, results, answers = batch.kind, batch.call, list[Outcome](), self._server.answers(name)
         try:
             parts = (
                 [replace(read, rows=answers.read_rows(read.rows))]
@@ -422,8 +436,11 @@ class PartitionPipeline:
                 else map(answers.read_row, read.rows)
             )
             results = list(map(call.result, map(_COMMAND, requests), parts, repeat(record)))
-            for request, result in zip(requests, results, strict=True):
-                request(result)
+            if batch.durable is not None:
+                self._answer_later(requests, results, batch.durable)
+            else:
+                for request, result in zip(requests, results, strict=True):
+                    request(result)
             if issubclass(kind, Publish):
                 for each in results:
                     stored = each.published if isinstance(each, DependentStored) else each
@@ -443,6 +460,28 @@ class PartitionPipeline:
         except Exception as error:  # noqa: BLE001  (logged)
             self._log_defect(error, kind)
         self._unread_since = _NOTHING_UNSEEN
+
+    def _answer_later(self, requests: list[Request], results: Sequence[Outcome], durable: DurableCall) -> None:
+        """Answer publishes once they are as durable as asked, or known not to be; those that are refused at once."""
+        stored = []
+        for request, result in zip(requests, results, strict=True):
+            if isinstance(result, Refused):
+                request(result)
+            else:
+                stored.append((request, result))
+        if stored:
+            self._unconfirmed += 1
+            start(self._confirm(stored, durable))
+
+    async def _confirm(self, stored: Sequence[tuple[Request, Outcome]], durable: DurableCall) -> None:
+        why = "this process is stopping"
+        try:
+            why = await durable.failure()
+        finally:
+            self._unconfirmed -= 1
+            told = f"the item is stored, but not {durable.level.value}: {why}: publish it again with the same id"
+            for request, result in stored:
+                request(Refused(Problem.TIMED_OUT, told) if why else result)
 
     def _go_on(self) -> None:
         """Hand out more, which a congested door gets with the next heartbeat only."""

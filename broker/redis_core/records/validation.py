@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.model.commands import Declare
 from broker.model.frozen import frozen
+from broker.model.items.durability import Durability
 from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, domain, is_printable
 from broker.model.nodes.fields import Option
 from broker.model.nodes.nodes import Affiliation, NodeRecord, change_config
@@ -57,10 +58,16 @@ _NO_CREATOR: Final = Refused(
 class NodeRules:
     """Checks requests for nodes."""
 
-    def __init__(self, rules: Rules, read: Callable[[str], Awaitable[NodeRecord | None]]) -> None:
-        """Check by `rules` and by the existing nodes."""
+    def __init__(
+        self,
+        rules: Rules,
+        read: Callable[[str], Awaitable[NodeRecord | None]],
+        lacks: Callable[[Durability], Awaitable[str]],
+    ) -> None:
+        """Check by `rules` and by the existing nodes; `lacks` says why Redis cannot make writes so durable."""
         self._rules = rules
         self._read = read
+        self._lacks = lacks
 
     def new_config(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
         """Return a new node's configuration and place in the tree, or why it is refused."""
@@ -81,6 +88,11 @@ class NodeRules:
         # A collection is neither a queue nor a log: the option has the same value in all of them.
         config = replace(config, queueing=True) if config.collects else config
         return check_options(config) or (config, tree)
+
+    async def check_durability(self, config: NodeConfig) -> Refused | None:
+        """Refuse to confirm publishes in a way that this Redis does not know."""
+        lacks = await self._lacks(config.confirm)
+        return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#confirm: {lacks}") if lacks else None
 
     async def check_dead_letter_node(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
         """Refuse a dead-letter node of another owner: dead letters would flood it, or show their content to its owner."""

@@ -13,10 +13,12 @@ from typing import Any, Protocol, Self
 import structlog
 
 from broker.keys import prefix
+from broker.model.items.durability import Durability
 from broker.model.problems import CoreUnavailable, OperationDefect, Problem
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
 from broker.redis_core.redis_client.connections import Line, Value
+from broker.redis_core.redis_client.durability import DurableCall
 from broker.redis_core.redis_client.node import CALL, PATIENCE, RedisNode, drop_frames, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import SentinelNode, Sentinels
@@ -41,10 +43,10 @@ class Link(Protocol):
 
     returns: int
 
-    async def send(self, lines: Sequence[Line]) -> list[Any]:
+    async def send(self, lines: Sequence[Line], durable: DurableCall | None = None) -> list[Any]:
         """Send each command once, in order within each slot; a refused command has its error among the replies.
 
-        Operations run even if their caller is cancelled.
+        Operations run even if their caller is cancelled. What a `durable` call has written is waited for after its reply.
         """
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
@@ -66,15 +68,22 @@ class Server:
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
         self._calls = 0
+        self._syncs = False
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     @classmethod
-    def connect(cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO) -> Self:
-        """Make a client for a URL; connections open when first used, every answer is due within `timeout` seconds."""
+    def connect(
+        cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO, replicas: int = 1
+    ) -> Self:
+        """Make a client for a URL; connections open when first used, every answer is due within `timeout` seconds.
+
+        So many `replicas` of each master must have what a call writes that waits for them.
+        """
         found = {name: operation(folder, name) for name in operations(folder)}
-        return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder, prefix()).name)
+        link = _link(url, timeout, Packages.of(folder, packaging), replicas)
+        return cls(link, found, timeout, library(folder, prefix()).name)
 
     @property
     def returns(self) -> int:
@@ -114,13 +123,14 @@ class Server:
                 del reply
         return reply
 
-    async def run_all(self, calls: Sequence[Line]) -> list[Any]:
+    async def run_all(self, calls: Sequence[Line], durable: DurableCall | None = None) -> list[Any]:
         """Make calls in one round trip, in order within each slot; a failed one has its fault among the replies.
 
+        `durable` then says whether what they have written is as durable as it is to be.
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run; OperationDefect when an answer
         is not as its operation's header says.
         """
-        replies: list[Any] = await self._limit_wait(self._link.send(calls))
+        replies: list[Any] = await self._limit_wait(self._link.send(calls, durable))
         return [
             fault(reply) if isinstance(reply, Exception) else self.answers(str(call[1])).read(reply)
             for call, reply in zip(calls, replies, strict=True)
@@ -164,6 +174,16 @@ class Server:
         replies: dict[str, Any] = await self._limit_wait(self._link.everywhere(parts), shielded=True)
         _raise_first(repeat(parts), replies.values())
         return replies
+
+    async def lacks(self, level: Durability) -> str:
+        """Return why Redis cannot make writes so durable, as far as that is known before; empty if it can."""
+        if level is Durability.SYNCED and not self._syncs:
+            try:
+                await self.everywhere("WAITAOF", 1, 0, 1)
+            except OperationDefect as error:
+                return f"it needs Redis 7.2 or newer with appendonly yes, everywhere: {error}"
+            self._syncs = True
+        return ""
 
     async def _limit_wait(self, work: Coroutine[Any, Any, Any], *, shielded: bool = False) -> Any:
         """Wait for an answer for a limited time.
@@ -226,15 +246,17 @@ def _fault_of(line: Line, reply: Exception) -> Exception:
     return OperationDefect(f"{named} ({' '.join(map(str, line[:2]))})") if isinstance(named, OperationDefect) else named
 
 
-def _link(url: str, timeout: float, packages: Packages) -> Link:
-    found = server_of(url, timeout, packages)
+def _link(url: str, timeout: float, packages: Packages, replicas: int) -> Link:
+    found = server_of(url, timeout, packages, replicas)
     return found if isinstance(found, RedisNode) else ClusterRouter(found, timeout)
 
 
-def server_of(url: str, timeout: float, packages: Packages | None = None) -> RedisNode | Cluster | Sentinels:
+def server_of(
+    url: str, timeout: float, packages: Packages | None = None, replicas: int = 1
+) -> RedisNode | Cluster | Sentinels:
     """Return the server of a URL, or the cluster or sentinels that know where the masters are."""
     read = read_url(url)
-    make_node = partial(RedisNode, read.options, timeout, packages)
+    make_node = partial(RedisNode, read.options, timeout, packages, replicas=replicas)
     match read.kind:
         case Topology.SERVER:
             return make_node()

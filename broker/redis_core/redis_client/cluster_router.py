@@ -17,6 +17,7 @@ from broker.address import NO_NAME, Address
 from broker.model.frozen import frozen
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.connections import Line
+from broker.redis_core.redis_client.durability import DurableCall
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.node import CALL, RedisNode, Unloaded, Unsent, fault
 from broker.tasks import start
@@ -73,7 +74,7 @@ class ClusterRouter:
         self.returns = 0
         self._failures = FailureLog("masters not found")
 
-    async def send(self, lines: Sequence[Line]) -> list[Any]:
+    async def send(self, lines: Sequence[Line], durable: DurableCall | None = None) -> list[Any]:
         """Send commands in one round trip to each master; a command that stays refused has its error among the replies.
 
         Commands of one slot run in their order. Raises Unsent when none has run, another CoreUnavailable when a
@@ -89,7 +90,7 @@ class ClusterRouter:
         elif loop.time() - self._found_at > self._finder.fresh_seconds:
             self._refresh()
         while True:
-            left = await self._round(lines, left, replies)
+            left = await self._round(lines, left, replies, durable)
             if not left:
                 return replies
             if loop.time() + pause >= ends:
@@ -119,7 +120,7 @@ class ClusterRouter:
         return Unsent(_NO_MASTER, report=": ".join(filter(None, (_NO_MASTER, self._failures.reason))))
 
     async def _round(
-        self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any]
+        self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any], durable: DurableCall | None
     ) -> list[_PendingCommand]:
         """Send the commands that are left to their masters; returns those that must be repeated."""
         groups: dict[tuple[Address, bool], list[_PendingCommand]] = {}
@@ -132,7 +133,9 @@ class ClusterRouter:
             # A command waits if an earlier one of its slot goes to another node: it would overtake it.
             elif ways.setdefault(pending.slot, pending.importer) == pending.importer:
                 groups.setdefault((owner, pending.importer is not None), []).append(pending)
-        work = (self._exchange(*way, [lines[pending.place] for pending in group]) for way, group in groups.items())
+        work = (
+            self._exchange(*way, [lines[pending.place] for pending in group], durable) for way, group in groups.items()
+        )
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         lost: BaseException | None = None
         for ((owner, _asking), group), outcome in zip(groups.items(), outcomes, strict=True):
@@ -148,13 +151,19 @@ class ClusterRouter:
             raise lost
         return self._find_repeatable(left, replies)
 
-    async def _exchange(self, owner: Address, asking: bool, lines: list[Line]) -> list[Any]:  # noqa: FBT001  (half of a key)
+    async def _exchange(
+        self,
+        owner: Address,
+        asking: bool,  # noqa: FBT001  (half of a key)
+        lines: list[Line],
+        durable: DurableCall | None = None,
+    ) -> list[Any]:
         master = self._masters.get(owner)
         if master is None:
             master = self._masters[owner] = self._finder.client_of(owner)
         if not asking:
-            return await master.send(lines)
-        return (await master.send([each for line in lines for each in (("ASKING",), line)]))[1::2]
+            return await master.send(lines, durable)
+        return (await master.send([each for line in lines for each in (("ASKING",), line)], durable))[1::2]
 
     def _find_repeatable(self, left: Sequence[_PendingCommand], replies: Sequence[Any]) -> list[_PendingCommand]:
         """Return the refused commands that may be repeated: those that no later command of their slot has overtaken."""

@@ -71,12 +71,14 @@ class Connection:
         """Encode a command of redis-py's own."""
         return [_encode(split_name(parts))]
 
-    async def replies(self, lines: Sequence[Line]) -> list[Any]:
+    async def replies(self, lines: Sequence[Line], blocked: float = 0) -> list[Any]:
         """Send commands, each of single words, and read their replies, each due within the time-out after the one before.
 
+        A command that Redis may let wait for `blocked` seconds has these besides.
         One timer for all: redis-py's own timer for each reply costs more than reading it.
         """
-        time, patience = asyncio.get_running_loop().time, self.socket_timeout
+        time = asyncio.get_running_loop().time
+        patience = None if self.socket_timeout is None else self.socket_timeout + blocked
         replies: list[Any] = []
         async with asyncio.timeout(patience) as timer:
             set_at = time()
@@ -106,8 +108,9 @@ class Connection:
 class Connections:
     """The connections to one Redis; safe to share between tasks of one loop."""
 
-    def __init__(self, options: Mapping[str, Any], timeout: float, greet: Greet | None) -> None:
-        """Connect as `options` say, within `timeout` seconds; `greet` opens or refuses each new connection."""
+    def __init__(self, options: Mapping[str, Any], timeout: float, greet: Greet | None, most: int = MOST) -> None:
+        """Connect as `options` say, within `timeout` seconds; `greet` opens or refuses each of the `most` connections."""
+        self.gathered: list[Any] = []
         made = ConnectionPool(
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
@@ -124,7 +127,8 @@ class Connections:
         made.connection_class = type("RedisConnection", (Connection, made.connection_class), {})
         self._make: Callable[[], Connection] = made.make_connection
         self._timeout = timeout
-        self._room = asyncio.Semaphore(MOST)
+        self._most = most
+        self._room = asyncio.Semaphore(most)
         self._all: list[Connection] = []
         self._free: list[Connection] = []
 
@@ -140,7 +144,7 @@ class Connections:
             else:
                 await self._room.acquire()
         except TimeoutError as error:
-            msg = f"all {MOST} connections are in use"
+            msg = f"all {self._most} connections are in use"
             raise RedisConnectionError(msg) from error
         connection = self._free.pop() if self._free else self._add_connection()
         try:

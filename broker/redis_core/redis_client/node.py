@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -27,8 +28,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from broker.address import Address
+from broker.model.items.durability import Durability
 from broker.model.problems import CoreUnavailable, Forbidden, OperationDefect, Problem
 from broker.redis_core.redis_client.connections import Connections, Greet, Line, split_name
+from broker.redis_core.redis_client.durability import DurableCall, DurableConnections, RoundTrip
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.packages import (
     Loads,
@@ -45,8 +48,10 @@ log = structlog.get_logger()
 
 _Fault = TypeVar("_Fault", bound=BaseException)
 
-_Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
-"""One caller's commands, and the future of their replies."""
+_Asked = tuple[Sequence[Line], asyncio.Future[list[Any]], DurableCall | None]
+"""One caller's commands, the future of their replies, and what else it waits for."""
+
+_Pool = Connections | DurableConnections
 
 _LINES: Final = itemgetter(0)
 
@@ -194,25 +199,30 @@ class RedisNode:
     kind = SINGLE
     """What faults call the process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a Redis is reached by)
         self,
         options: Mapping[str, Any],
         timeout: float,
         packages: Packages | None,
         address: Address | None = None,
         greet: Greet | None = None,
+        *,
+        replicas: int = 1,
     ) -> None:
         """Connect as `options` say, answers due within `timeout` seconds; one of `packages` is loaded where it is missing.
 
-        `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError.
+        `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError. What durable
+        calls write must be in so many `replicas`.
         """
         at = {**options, **({} if address is None else address._asdict())}
-        self._connections = Connections(at, timeout, greet)
+        self._connect = partial(Connections, at, timeout, greet)
+        self._connections = self._connect()
+        self._durable: dict[Durability, DurableConnections] = {}
+        self._replicas = replicas
         place = at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379))
         self._named = f"{self.kind} at {place}"
         self.returns = 0
         self._retired = False
-        self._gathered: list[_Asked] = []
         self._round_trips: set[asyncio.Task[None]] = set()
         self._timeout = timeout
         self._package = packages.first if packages else None
@@ -222,73 +232,87 @@ class RedisNode:
         self._load_failures = FailureLog("Redis rejects the operations")
         self._inspection_failures = FailureLog("the functions for redis-cli are not loaded")
 
-    async def send(self, lines: Sequence[Line]) -> list[Any]:
+    async def send(self, lines: Sequence[Line], durable: DurableCall | None = None) -> list[Any]:
         """Send commands in one round trip; a refused command has its error among the replies.
 
-        Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
+        What `durable` calls have written is waited for afterwards. Raises Unsent when none has run, another CoreUnavailable when
+        any of them may have run.
         """
         # All of them run operations, or none does.
         if lines and lines[0][0] != CALL:
-            return (await self._send([lines]))[0]
+            way = (
+                self._connections if durable is None else RoundTrip(self._durable_connections(durable.level), [durable])
+            )
+            return (await self._send([lines], way))[0]
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[list[Any]] = loop.create_future()
+        pool: _Pool = self._connections if durable is None else self._durable_connections(durable.level)
         if len(lines) > _FEW:
-            self._start([(lines, answered)])
+            self._start([(lines, answered, durable)], pool)
         else:
             # Share the round trip with other callers of this turn of the loop: it costs more than an operation.
-            if not self._gathered:
-                loop.call_soon(self._flush)
-            self._gathered.append((lines, answered))
+            if not pool.gathered:
+                loop.call_soon(self._flush, pool)
+            pool.gathered.append((lines, answered, durable))
         try:
             return await answered
         finally:
             # A fault refers to this frame, and the future to the fault.
             del answered
 
-    def _flush(self) -> None:
-        gathered, self._gathered = self._gathered, []
+    def _durable_connections(self, level: Durability) -> DurableConnections:
+        found = self._durable.get(level)
+        if found is None:
+            found = self._durable[level] = DurableConnections(level, self._replicas, self._timeout, self._connect)
+        return found
+
+    def _flush(self, pool: _Pool) -> None:
+        gathered, pool.gathered = pool.gathered, []
         if len(gathered) == 1:
-            self._start(gathered)
+            self._start(gathered, pool)
             return
         part: list[_Asked] = []
         count = size = 0
-        for lines, answered in gathered:
+        for lines, answered, durable in gathered:
             more = sum(map(_size, lines))
             if part and (count + len(lines) > _TOGETHER or size + more > _TOGETHER_BYTES):
-                self._start(part)
+                self._start(part, pool)
                 part, count, size = [], 0, 0
-            part.append((lines, answered))
+            part.append((lines, answered, durable))
             count, size = count + len(lines), size + more
-        self._start(part)
+        self._start(part, pool)
 
-    def _start(self, part: list[_Asked]) -> None:
+    def _start(self, part: list[_Asked], pool: _Pool) -> None:
         """Begin a round trip that goes on even if its callers are cancelled."""
-        task = start(self._run_round_trip(part))
+        way = pool if isinstance(pool, Connections) else RoundTrip(pool, [each for _, _, each in part if each])
+        task = start(self._run_round_trip(part, way))
         self._round_trips.add(task)
         task.add_done_callback(self._round_trips.discard)
 
-    async def _run_round_trip(self, part: list[_Asked]) -> None:
+    async def _run_round_trip(self, part: list[_Asked], way: Connections | RoundTrip) -> None:
         try:
-            replies = await self._send(list(map(_LINES, part)))
+            replies = await self._send(list(map(_LINES, part)), way)
         except BaseException as error:
             # Every caller gets an answer; a cancelled one needs none.
-            for _lines, answered in part:
+            for _lines, answered, _durable in part:
                 if not answered.done():
                     answered.set_exception(drop_frames(error))
             if not isinstance(error, Exception):
                 raise
             return
-        for (_lines, answered), each in zip(part, replies, strict=True):
+        for (_lines, answered, _durable), each in zip(part, replies, strict=True):
             if not answered.done():
                 answered.set_result(each)
 
-    async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+    async def _send(self, parts: Sequence[Sequence[Line]], way: Connections | RoundTrip) -> list[list[Any]]:
         """Send the commands of several callers in one round trip; returns the replies of each."""
-        found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines])
+        found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines], way)
         replies = [found] if len(parts) == 1 else _split(found, parts)
-        return await self._send_forgotten(parts, replies) if any(map(isinstance, found, ERRORS)) else replies
+        return await self._send_forgotten(parts, replies, way) if any(map(isinstance, found, ERRORS)) else replies
 
-    async def _send_forgotten(self, parts: Sequence[Sequence[Line]], replies: list[list[Any]]) -> list[list[Any]]:
+    async def _send_forgotten(
+        self, parts: Sequence[Sequence[Line]], replies: list[list[Any]], way: Connections | RoundTrip
+    ) -> list[list[Any]]:
         """Send calls again whose operations Redis did not know; returns the replies of each caller."""
         for _ in range(_LOADS):
             unrun = [lines[_unrun(lines, found) :] for lines, found in zip(parts, replies, strict=True)]
@@ -296,7 +320,7 @@ class RedisNode:
                 break
             # Redis has lost the operations since this connection last checked, and none of these calls has run.
             try:
-                again = _split(await self._exchange([line for lines in unrun for line in lines]), unrun)
+                again = _split(await self._exchange([line for lines in unrun for line in lines], way), unrun)
             except Unsent as error:
                 # Some of the other commands may have run.
                 raise CoreUnavailable(error.detail, error.problem, str(error)) from error
@@ -312,10 +336,10 @@ class RedisNode:
             for lines, found in zip(parts, replies, strict=True)
         ]
 
-    async def _exchange(self, lines: Sequence[Line]) -> list[Any]:
+    async def _exchange(self, lines: Sequence[Line], way: Connections | RoundTrip) -> list[Any]:
         ends = asyncio.get_running_loop().time() + PATIENCE * self._timeout
         try:
-            connection = await self._connections.take()
+            connection = await way.take()
         except (RedisError, OSError, TimeoutError) as error:
             raise _unsent(error, self._named) from error
         try:
@@ -335,7 +359,7 @@ class RedisNode:
         finally:
             if self._retired:
                 await connection.disconnect()
-            self._connections.give_back(connection)
+            way.give_back(connection)
         if loads == self._loads and any(map(isinstance, replies, ERRORS)) and any(map(is_unknown, replies)):
             # Each connection checks the operations before its next use.
             self._loads += 1
@@ -418,12 +442,18 @@ class RedisNode:
     async def retire(self) -> None:
         """Close the connections; those in use after their reply."""
         self._retired = True
+        await self._close_durable()
         await self._connections.close(free_alone=True)
+
+    async def _close_durable(self) -> None:
+        # What waits for replicas of a master that was replaced is not confirmed.
+        await asyncio.gather(*(each.close() for each in self._durable.values()))
 
     async def close(self) -> None:
         """Close all connections after the calls under way."""
         self._retired = True
         await asyncio.gather(*self._round_trips, return_exceptions=True)
+        await self._close_durable()
         await self._connections.close()
 
 

@@ -22,6 +22,7 @@ from broker.model.commands import (
     Subscribe,
     Unsubscribe,
 )
+from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS
 from broker.model.items.outcomes import RESULT_BYTES, ReplyMode
 from broker.model.items.qos import Qos
@@ -224,6 +225,10 @@ def accepting(command: Publish, record: NodeRecord) -> Refused | None:
             return _NEVER_HANDED_OUT
         if command.hints.reply is ReplyMode.KEPT and not record.config.result_seconds:
             return _NO_RESULTS
+    asked, own = command.hints.confirm, record.config.confirm
+    if asked is not None and own not in {Durability.STORED, asked}:
+        detail = f"stanzaq#confirm is {own.value} here, so a publish may not ask for {asked.value}"
+        return Refused(Problem.NOT_ACCEPTABLE, detail)
     return None if command.options is None else _preconditions(command.options, record)
 
 

@@ -30,6 +30,11 @@ function dedupe.differs(row)
     and not dedupe_window.has(dedupe.DIGEST, row.once)
 end
 
+-- Notes that a publish was repeated. WAIT covers only what its own connection has written, so a repeat that is waited for has to write.
+function dedupe.note_repeat(row)
+  if row.once ~= '' then redis.call('ZADD', key.dedupe, 'INCR', 1, dedupe_window.TICKET .. ticket(row)) end
+end
+
 function dedupe.remember(row)
   if row.once ~= '' then
     dedupe_window.keep(dedupe_window.TICKET, ticket(row), tonumber(arg.once_ms))

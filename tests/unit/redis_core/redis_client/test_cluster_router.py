@@ -50,7 +50,7 @@ class Told:
         self.answers: deque[Callable[[str], Any]] = deque()
         self.retired = False
 
-    async def send(self, lines: Sequence[Line]) -> list[Any]:
+    async def send(self, lines: Sequence[Line], _durable: object = None) -> list[Any]:
         """Answer as told."""
         self.heard.append([" ".join(map(str, line)) for line in lines])
         answer = self.answers.popleft() if self.answers else lambda said: f"ok {said}"
