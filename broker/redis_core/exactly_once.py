@@ -35,6 +35,7 @@ FINISH_BATCH = 50
 
 _QUOTA_EXCEEDED = Refused(Problem.TOO_MUCH_HELD, "too many messages are stored for you, or in all: deliver some first")
 _UNTRUSTED = Refused(Problem.NOT_TRUSTED, "this service accepts assured messages only from senders that it trusts")
+_AS_ITS_NODE = Refused(Problem.NOT_ACCEPTABLE, "this publish is confirmed as its node says: leave out confirm")
 _GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
 _REDEEM_REFUSALS = {
     b"item-not-found": Refused(Problem.ITEM_NOT_FOUND, "nothing is reserved for you under this id"),
@@ -153,6 +154,8 @@ class ExactlyOnce:
         whose = bare_jid(command.sender)
         if self._trusted.isdisjoint((whose, domain(whose))):
             return _UNTRUSTED
+        if command.publish.hints.confirm:
+            return _AS_ITS_NODE
         record = new_message(command).pack()
         named = message_key(command.sender, command.msg_id)
         answer = await self._run("prepare_message", name=named, record=record)
@@ -184,6 +187,8 @@ class ExactlyOnce:
     async def redeem(self, command: Redeem) -> Result:
         """Publish to a reservation; a body that the node refuses leaves the reservation unused."""
         item_id = command.item_id
+        if command.hints.confirm:
+            return _AS_ITS_NODE
         publish = Publish(
             command.node,
             command.sender,

@@ -28,6 +28,9 @@ REGARDLESS: Final = "x-opt-stanzaq-regardless"
 KEEP: Final = "x-opt-stanzaq-keep"
 """Our own annotations: the items that an item waits for, whether however they end, and whether its own end is kept for others."""
 
+CONFIRM: Final = "x-opt-stanzaq-confirm"
+"""Our own annotation: how durable a message is to be before it is accepted."""
+
 GAP: Final = "event-streams-gap"
 """Our own: older entries were removed by the retention (EX7)."""
 

@@ -103,6 +103,9 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
     priority: Annotated[int | None, typer.Option(help="0 to 9. Default: 4.")] = None,
     ttl: Annotated[str, typer.Option(help="Hand it out no later than this, e.g. 1h.")] = "",
     after: Annotated[list[str] | None, typer.Option(help="Wait for this item, ID or NODE#ID; repeatable.")] = None,
+    confirm: Annotated[
+        str, typer.Option(help="Wait until it is synced or replicated. Default: as the node says.")
+    ] = "",
     config: Config = None,
     *,
     regardless: Annotated[bool, typer.Option("--regardless", help="Wait for them however they end.")] = False,
@@ -116,7 +119,8 @@ def item_publish(  # noqa: PLR0913, PLR0917  (an argument is an option of the co
         body, content_type = sources.read(text, file, kind)
         delay_ms = _ms(delay) if delay else None
         parents = Dependencies.parse_names(" ".join(after or []), regardless=regardless)
-        hints = Hints.validate(delay_ms, priority, _ms(ttl) if ttl else None, after=parents, at=at or None)
+        ttl_ms = _ms(ttl) if ttl else None
+        hints = Hints.validate(delay_ms, priority, ttl_ms, after=parents, at=at or None, confirm=confirm or None)
         headers = validate_headers(read_headers(header or []))
         envelope = codec.pack(payloads.make_envelope(body, content_type, headers))
     except (sources.Unusable, ValueError) as fault:

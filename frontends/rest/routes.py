@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.frozen import frozen
+from broker.model.items.durability import Durability
 from broker.model.items.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.times import MOMENT
@@ -171,6 +172,10 @@ PARAMETERS: Final = {
         "whether the message is delivered however those that it waits for have ended",
         {"type": "boolean", "default": False},
     ),
+    "Message-Confirm": Parameter(
+        "how durable the message is before the request is answered, where `stanzaq#confirm` of its queue is `stored`",
+        {"type": "string", "enum": [each.value for each in Durability]},
+    ),
     "Message-TTL": Parameter("seconds after which the message is no longer delivered", _seconds(1)),
     "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
     "tracestate": Parameter("vendor data of the trace (W3C Trace Context)"),
@@ -189,6 +194,7 @@ _KEYED: Final = (
     "Message-Keep",
     "Message-After",
     "Message-Regardless",
+    "Message-Confirm",
     *_TRACE,
 )
 _ONCE: Final = ("Idempotency-Key", *_KEYED)

@@ -21,7 +21,7 @@ local added = 0
 local results = budget.each(rows, function(row)
   local repeated = enqueue.answer_repeat(row)
   if repeated then
-    dedupe.note_repeat(row)
+    dedupe.write_for_repeat(row)
     return repeated
   end
   if row.refused ~= '' then return {'refused'} end

@@ -102,6 +102,9 @@ def _add_publish(commands: Any) -> None:  # noqa: ANN401
     publish.add_argument("--after", action="append", type=_parent, default=[], metavar="ITEM", help=told)
     publish.add_argument("--regardless", action="store_true", help="wait for those items however they end")
     publish.add_argument(
+        "--confirm", default="", help="wait until it is synced or replicated; default: as the node says"
+    )
+    publish.add_argument(
         "--keep", action="store_true", help="keep its end for items that will wait for it with --after"
     )
     publish.add_argument(
@@ -225,6 +228,7 @@ def _publish(options: argparse.Namespace) -> None:
             "keep": options.keep,
             "reply": options.reply,
             "headers": None if options.task is None else {TASK: options.task},
+            "confirm": options.confirm,
         }
         publisher = Publisher(options.url, service=options.service, address=options.address, tls=options.tls)
         asyncio.run(_send(publisher, options.node, payload, options.count, hints))

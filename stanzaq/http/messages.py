@@ -154,6 +154,7 @@ def message(
         "keep": hints.keep,
         "after": hints.parents,
         "regardless": hints.regardless,
+        "confirm": hints.confirm,
     }
     given = {name: value for name, value in asked.items() if value or (name == "priority" and value is not None)}
     return {**body, "content_type": content.type, "guid": item, **given}, traced

@@ -83,10 +83,12 @@ def make_item(  # noqa: PLR0913  (what a publisher may ask for)
     after: Iterable[Parent] = (),
     regardless: bool = False,
     keep: bool = False,
+    confirm: str = "",
 ) -> Outgoing:
     """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
     lives = None if ttl is None else seconds(ttl)
-    hints = Hints(key, seconds(delay), priority, lives, _unix(at, delay), reply, _parents(after), regardless, keep)
+    parents, due = _parents(after), _unix(at, delay)
+    hints = Hints(key, seconds(delay), priority, lives, due, reply, parents, regardless, keep, confirm)
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
     return Outgoing(secrets.token_hex(16), node, item, payloads.encode(payload), told, hints)
@@ -288,7 +290,8 @@ class Publisher:
         the group key. The item is not handed out before `delay` nor after `ttl`, which the service counts in whole seconds; or
         not before the time `at`. `priority` is 0 to 9, 4 by default. The item waits until all items `after` are acknowledged,
         each an id, or a pair of another node and an id. If one of them ends otherwise it dies, unless it waits `regardless`.
-        Publish items with `keep` that may have ended when others name them in `after`.
+        Publish items with `keep` that may have ended when others name them in `after`. With `confirm` "synced" the item is on
+        the disk of Redis before this returns, with "replicated" in its replicas; by default that is as the node says.
         Raises StanzaqError if the service refuses, TypeError and ValueError for an unsuitable argument.
         """
         sender, running = self._open()

@@ -105,7 +105,8 @@ def _command(outgoing: Outgoing, by: Jid) -> Publish:
         delay = round(asks.delay) * 1_000 if at is None else None
         reply = ReplyMode.TOLD if asks.reply else ReplyMode.KEPT if asks.keep else ReplyMode.NONE
         after = Dependencies.parse_names(asks.parents, regardless=asks.regardless)
-        hints = broker_hints.Hints.validate(delay, asks.priority, lives, reply, after, at=at)
+        confirm = asks.confirm or None
+        hints = broker_hints.Hints.validate(delay, asks.priority, lives, reply, after, at=at, confirm=confirm)
     except MalformedRequest as fault:
         raise _fault(what, wire(fault).condition, fault.detail) from None
     return Publish(node, by, outgoing.item, codec.pack(envelope), len(content.body), key=asks.key, hints=hints)

@@ -107,6 +107,7 @@ class SendMany(SendThen, total=False):
     after: Iterable[Parent]
     regardless: bool
     keep: bool
+    confirm: Literal["", "synced", "replicated"]
 
 
 class SendOne(SendMany, total=False):
@@ -120,6 +121,7 @@ class Hints:
     """A publisher's options for an item: group key, priority, delay and time to live in seconds, or `at` a Unix time.
 
     It waits for the items `after`, each a node and an id; `regardless` of how they end. Its own end stays readable with `keep`.
+    `confirm` is how durable it is to be before the service answers, "": as the node says.
     """
 
     key: str = ""
@@ -131,6 +133,7 @@ class Hints:
     after: tuple[tuple[str, str], ...] = ()
     regardless: bool = False
     keep: bool = False
+    confirm: str = ""
 
     @property
     def parents(self) -> str:

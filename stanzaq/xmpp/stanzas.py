@@ -316,6 +316,7 @@ def item(name: str | None, content: Content, headers: Mapping[str, str], hints: 
         "keep": "1" if hints.keep else "",
         "after": hints.parents,
         "regardless": "1" if hints.regardless else "",
+        "confirm": hints.confirm,
         **traced,
     }
     attributes = "".join(f" q:{name}={quoteattr(text)}" for name, text in asked.items() if text)

@@ -39,7 +39,7 @@ _TOO_MUCH = Refused(
 )
 _UNSUITABLE = Refused(
     Problem.BAD_REQUEST,
-    "an item that follows another one names no partition and no required options, asks for no reply, and waits for no others",
+    "an item that follows another names no partition and no options, asks for no reply and no confirm, and waits for no others",
 )
 
 

@@ -25,6 +25,7 @@ from broker.payloads import BYTES
 from frontends.amqp.constants import (
     AFTER,
     AT,
+    CONFIRM,
     DELAY,
     GAP,
     KEEP,
@@ -142,6 +143,7 @@ class _Parsed:
     after: str = ""
     regardless: bool = False
     keep: bool = False
+    confirm: str | None = None
 
     def carry(self, raw: bytes, section: SectionSpan) -> None:
         """Keep a section's bytes, under the short form of its descriptor."""
@@ -173,7 +175,9 @@ def parse(raw: bytes) -> Message:
     into.message.envelope = codec.pack(payloads.make_envelope(body, kind, told))
     after = Dependencies.parse_names(into.after, regardless=into.regardless)
     reply = ReplyMode.KEPT if into.keep else ReplyMode.NONE
-    into.message.hints = Hints.validate(into.delay_ms, into.priority, _read_ttl(into), reply, after, at=into.at_ms)
+    into.message.hints = Hints.validate(
+        into.delay_ms, into.priority, _read_ttl(into), reply, after, at=into.at_ms, confirm=into.confirm
+    )
     return into.message
 
 
@@ -273,6 +277,8 @@ def _annotations(raw: bytes, annotations: SectionSpan, into: _Parsed) -> None:
                 into.delay_ms = _read_whole(raw, value, DELAY)
             elif name == AT:
                 into.at_ms = _read_moment(raw, value, AT)
+            elif name == CONFIRM:
+                into.confirm = types.text(raw, value) or ""
             elif name in {AFTER, REGARDLESS, KEEP}:
                 _dependencies(raw, name, value, into)
             rest += [raw[key : types.end_of_value(raw, key)], raw[value : types.end_of_value(raw, value)]]

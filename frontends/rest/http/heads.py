@@ -26,6 +26,7 @@ _ONCE: Final = frozenset(
         "idempotency-key",
         "message-after",
         "message-at",
+        "message-confirm",
         "message-delay",
         "message-keep",
         "message-priority",

@@ -78,7 +78,7 @@ def parse_message(where: str, said: object) -> NewMessage:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
             f"{where} must have one of json, text and base64, and optionally content_type, group_key, guid, headers,"
-            " delay, at, priority, ttl, reply, keep, after and regardless",
+            " delay, at, priority, ttl, reply, keep, after, regardless and confirm",
         )
     for name, value in said.items():
         kind, fits = _KINDS.get(name, _KINDS["text"])

@@ -36,10 +36,11 @@ HINTS: Final = {
     "keep": "Message-Keep",
     "after": "Message-After",
     "regardless": "Message-Regardless",
+    "confirm": "Message-Confirm",
 }
 """The names of delivery hints in JSON, each with its header."""
 
-TEXTS: Final = frozenset({"at", "after"})
+TEXTS: Final = frozenset({"at", "after", "confirm"})
 FLAGS: Final = frozenset({"reply", "keep", "regardless"})
 """The hints that are texts, or true or false; the others are whole numbers."""
 
@@ -179,7 +180,9 @@ def hints(said: Mapping[str, str | int]) -> Hints:
         reply, keep, regardless = (name in found and _flag(*found[name]) for name in ("reply", "keep", "regardless"))
         after = Dependencies.parse_names(str(found["after"][1]) if "after" in found else "", regardless=regardless)
         mode = ReplyMode.KEPT if reply or keep else ReplyMode.NONE
-        return Hints.validate(delay_ms, priority, None if ttl is None else ttl * 1000, mode, after, at=at)
+        confirm = str(found["confirm"][1]) if "confirm" in found else None
+        ttl_ms = None if ttl is None else ttl * 1000
+        return Hints.validate(delay_ms, priority, ttl_ms, mode, after, at=at, confirm=confirm)
     except MalformedRequest as wrong:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 

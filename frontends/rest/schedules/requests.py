@@ -27,9 +27,10 @@ def put(request: ApiRequest) -> PutSchedule:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{', '.join(told)}: each must be a string")
     schedule = Schedule.read({**told, "id": _id(request)})
     sent = batches.parse_message("the schedule", {name: value for name, value in said.items() if name not in told})
-    if sent.guid or sent.asks.keys() & {"at", "reply", "keep", "after", "regardless"}:
+    if sent.guid or sent.asks.keys() & {"at", "reply", "keep", "after", "regardless", "confirm"}:
         raise MalformedRequest(
-            Problem.BAD_REQUEST, "messages of a schedule have no guid, at, reply, keep and after: they are many"
+            Problem.BAD_REQUEST,
+            "messages of a schedule have no guid, at, reply, keep, after and confirm: they are many",
         )
     # Without a trace: each message begins one of its own.
     own = replace(request, headers={name: value for name, value in request.headers.items() if name not in _TRACE})

@@ -20,7 +20,7 @@ HINT: Final = f"{{{ns.STANZAQ}}}hint"
 
 _HINTS: Final = frozenset(
     prefix + name
-    for name in ("after", "at", "delay", "keep", "priority", "regardless", "reply", "ttl")
+    for name in ("after", "at", "confirm", "delay", "keep", "priority", "regardless", "reply", "ttl")
     for prefix in ("", f"{{{ns.STANZAQ}}}")
 )
 """The attributes of delivery hints."""
@@ -102,9 +102,11 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
     )
     reply = ReplyMode.TOLD if told else ReplyMode.KEPT if keep else ReplyMode.NONE
     after = Dependencies.parse_names(_read_ours(item, hint, "after") or "", regardless=regardless)
-    if delay_ms is priority is ttl is None and at is None and not (reply or after):
+    confirm = _read_ours(item, hint, "confirm")
+    if delay_ms is priority is ttl is None and at is None and confirm is None and not (reply or after):
         return NO_HINTS
-    return Hints.validate(delay_ms, priority, None if ttl is None else ttl * 1000, reply, after, at=at)
+    ttl_ms = None if ttl is None else ttl * 1000
+    return Hints.validate(delay_ms, priority, ttl_ms, reply, after, at=at, confirm=confirm)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:

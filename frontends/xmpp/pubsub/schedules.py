@@ -17,7 +17,7 @@ PAGE: Final = 100
 """Schedules in one answer, at most."""
 
 _ITEMS: Final = (f"{{{ns.STANZAQ}}}item", f"{{{ns.PUBSUB}}}item")
-_MADE: Final = ("id", "partition", "at", "reply", "keep", "after", "regardless")
+_MADE: Final = ("id", "partition", "at", "reply", "keep", "after", "regardless", "confirm")
 """What an item of a schedule cannot say: it is published many times."""
 
 

@@ -30,9 +30,9 @@ function dedupe.differs(row)
     and not dedupe_window.has(dedupe.DIGEST, row.once)
 end
 
--- Notes that a publish was repeated. WAIT covers only what its own connection has written, so a repeat that is waited for has to write.
-function dedupe.note_repeat(row)
-  if row.once ~= '' then redis.call('ZADD', key.dedupe, 'INCR', 1, dedupe_window.TICKET .. ticket(row)) end
+-- Writes for a repeat, without changing anything: WAIT covers only what its own connection has written, and the repeat may be waited for.
+function dedupe.write_for_repeat(row)
+  if row.once ~= '' then partition.put('revision', call.partition_before.revision) end
 end
 
 function dedupe.remember(row)
