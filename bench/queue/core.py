@@ -6,6 +6,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import redis.asyncio as aioredis
@@ -16,6 +17,7 @@ from rich.console import Console
 from bench.report import Row, row_at_least, row_at_most, show
 from broker import keys
 from broker.model.commands import Command, Declare, Publish, Retract, Subscribe
+from broker.model.items.durability import Durability
 from broker.model.items.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes.options import AccessModel
@@ -290,6 +292,35 @@ async def publish_cpu(client: "aioredis.Redis", url: str, count: int) -> Row:
     return row_at_most("publish_cpu", "µs", best[0], 1.96, best[1])
 
 
+async def publish_replicated(count: int) -> Row:
+    """Compare batches of publishes that wait for a replica to batches that wait for none, on the same Redis."""
+    with RedisServer(port=0) as master, RedisServer(port=0, options={"replicaof": f"127.0.0.1 {master.port}"}):
+        core = RedisCore(settings(master.url), Sink())
+        await core.start()
+        owner = Jid("bench@localhost/1")
+        for level in Durability:
+            if level is not Durability.SYNCED:
+                await core.ask(Declare(level.value, owner, {"stanzaq#confirm": (level.value,)}))
+        first = Publish(Durability.REPLICATED.value, owner, None, BODY, len(BODY))
+        # The replica needs a moment to begin.
+        while isinstance(await core.ask(first), Refused):  # noqa: ASYNC110  (polling is the only way)
+            await asyncio.sleep(0.1)
+
+        async def batch(level: Durability) -> int:
+            command = Publish(level.value, owner, None, BODY, len(BODY))
+            answers = await asyncio.gather(*(core.ask(command) for _ in range(BATCH)))
+            if any(isinstance(each, Refused) for each in answers):
+                msg = "a publish was not confirmed"
+                raise RuntimeError(msg)
+            return BATCH
+
+        ours, native = await alternating(
+            count, partial(batch, Durability.REPLICATED), partial(batch, Durability.STORED), rounds=_ALTERNATIONS
+        )
+        await core.stop()
+        return row_at_most("publish_replicated", "µs", 1e6 / ours, 1.5, 1e6 / native)
+
+
 async def memory(  # noqa: PLR0913, PLR0917  (what to measure, and how)
     server: Server, client: "aioredis.Redis", name: str, count: int, item: Callable[[int], str], most: int
 ) -> Row:
@@ -430,6 +461,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
         lambda: acknowledge_batch(server, client, 80_000 // scale),
         lambda: micro_batch(server, url, 20_000 // scale),
         lambda: publish_cpu(client, url, 400 // scale),
+        lambda: publish_replicated(100_000 // scale),
         lambda: memory(server, client, "memory_server_id", 50_000 // scale, lambda _: "", 260),
         lambda: memory(server, client, "memory_publisher_id", 50_000 // scale, lambda number: f"{number:032d}", 400),
         lambda: growth_waiting(server, client, 1_000_000 // scale),
