@@ -150,7 +150,7 @@ class RedisSettings(BaseSettings):
         default=1,
         ge=1,
         le=5,
-        description="how many replicas of a master must have a publish that stanzaq#confirm makes replicated, e.g. 1",
+        description="replicas of each master, all of which must have a publish that stanzaq#confirm makes replicated, e.g. 1",
     )
     redis_packaging: Packaging = Field(
         default=Packaging.AUTO,

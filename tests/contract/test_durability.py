@@ -8,13 +8,24 @@ import pytest
 import redis.asyncio as aioredis
 
 from broker import codec
-from broker.model.commands import Configure, Declare, Publish, Retract, Stats, Subscribe
+from broker.model.commands import (
+    Configure,
+    Declare,
+    Deliver,
+    PrepareMessage,
+    Publish,
+    Redeem,
+    Reserve,
+    Retract,
+    Stats,
+    Subscribe,
+)
 from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.items.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Counted, Declared, Done, Published, Refused, Retracted
+from broker.model.results import Counted, Declared, Done, Published, Refused, Reserved, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.durability import CONNECTIONS
 from broker.settings import Settings
@@ -75,7 +86,13 @@ def pair() -> Iterator[Pair]:
 async def core(pair: Pair, request: pytest.FixtureRequest) -> AsyncIterator[RedisCore]:
     """Provide a core on the master, with as much patience as a test says."""
     url, seconds = as_user(pair.master.url, "stanzaq"), getattr(request, "param", 60.0)
-    given = ADMITTING | {"redis_url": url, "redis_timeout": seconds, "xmpp_domain": "q.localhost", "xmpp_secret": "s"}
+    given = ADMITTING | {
+        "redis_url": url,
+        "redis_timeout": seconds,
+        "qos_trusted": ("x",),
+        "xmpp_domain": "q.localhost",
+        "xmpp_secret": "s",
+    }
     made = RedisCore(Settings(**given), Door())
     await made.start()
     await pair.catch_up()
@@ -207,6 +224,21 @@ async def test_levels_of_one_node(core: RedisCore, pair: Pair, node: str) -> Non
         assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
         assert refused.detail == f"stanzaq#confirm is replicated here, so a publish may not ask for {level.value}"
     assert isinstance(await core.ask(item(node, "b", Durability.REPLICATED)), Published)
+
+
+async def test_what_its_node_alone_says(core: RedisCore, node: str) -> None:
+    """An assured message and a reserved one are confirmed as their node says, and may not ask for more."""
+    await declare(core, node, "stored")
+    asking = item(node, "a", Durability.REPLICATED)
+    reserved = await core.ask(Reserve(node, ALICE))
+    assert isinstance(reserved, Reserved)
+    redeem = Redeem(node, ALICE, reserved.item_id, asking.envelope, asking.body_bytes, hints=asking.hints)
+    for command in (PrepareMessage(ALICE, "m1", asking, ""), redeem):
+        refused = await core.ask(command)
+        assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE, command
+    await core.ask(Configure(node, ALICE, {"stanzaq#confirm": ("replicated",)}))
+    assert isinstance(await core.ask(PrepareMessage(ALICE, "m1", item(node, "a"), "")), Done)
+    assert isinstance(await core.ask(Deliver(ALICE, "m1")), Done)
 
 
 async def test_a_refused_publish(core: RedisCore, pair: Pair, node: str) -> None:

@@ -20,6 +20,7 @@ from broker.model.commands import (
     Subscribe,
 )
 from broker.model.items.dependencies import Dependencies
+from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.items.items import Envelope, ItemEnded
 from broker.model.items.outcomes import ReplyMode
@@ -174,6 +175,7 @@ async def test_refused_together(core: RedisCore, node: str, wrong: str) -> None:
         {"partition": 0},
         {"options": {"pubsub#max_items": ("1",)}},
         {"hints": Hints(reply=ReplyMode.KEPT)},
+        {"hints": Hints(confirm=Durability.REPLICATED)},
         {"hints": Hints(after=Dependencies.parse_names("b", regardless=False))},
     ],
 )

@@ -253,6 +253,7 @@ def test_too_fast(strict: RestFrontend) -> None:
         {"headers": {"Message-Delay": "soon"}, "content": b"x"},
         {"headers": {"Message-Priority": "10"}, "content": b"x"},
         {"headers": {"Message-TTL": "0"}, "content": b"x"},
+        {"headers": {"Message-Confirm": "Replicated"}, "content": b"x"},
         {"headers": {"Message-Delay": "60", "Message-TTL": "60"}, "content": b"x"},
     ],
 )

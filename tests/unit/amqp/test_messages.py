@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from broker import codec, payloads
 from broker.model.items.dependencies import Dependencies, Parent
+from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.items.items import XML, Envelope
 from broker.model.items.outcomes import ReplyMode
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
-from frontends.amqp.constants import DELAY, KEY, PARTITION
+from frontends.amqp.constants import CONFIRM, DELAY, KEY, PARTITION
 from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol import sasl, types
 from frontends.errors import ERRORS
@@ -127,6 +128,19 @@ def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
     assert (
         messages.Writer(0).message(event(taken.envelope), gap=False).endswith(types.section(0x75, types.binary(b"x")))
     )
+
+
+def test_durability() -> None:
+    """A message may ask how durable it is to be before it is accepted."""
+
+    def message(value: bytes) -> bytes:
+        raw = types.section(0x72, types.write_map([types.symbol(CONFIRM), value]))
+        return raw + types.section(0x75, types.binary(b"x"))
+
+    assert messages.parse(message(types.string("replicated"))).hints.confirm is Durability.REPLICATED
+    for wrong in (types.string("often"), types.string(""), b"\x41"):
+        with pytest.raises(MalformedRequest, match="confirm is one of stored, synced, replicated"):
+            messages.parse(message(wrong))
 
 
 @pytest.mark.parametrize(("ttl", "delay"), [(1, 1), (1000, 2**40), (0, -1)])

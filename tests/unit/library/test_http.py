@@ -123,6 +123,7 @@ def test_delivery() -> None:
         (Hints("k", 1.6, 0, 0.2), {"group_key": "k", "delay": 2, "priority": 0, "ttl": 1}),
         (Hints(after=(("", "a b"), ("n#", "%")), regardless=True), {"after": "a%20b n%23#%25", "regardless": True}),
         (Hints(keep=True), {"keep": True}),
+        (Hints(confirm="replicated"), {"confirm": "replicated"}),
         (Hints(at=0.5), {"at": "1970-01-01T00:00:00.500000+00:00"}),
     ],
 )

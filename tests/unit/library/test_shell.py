@@ -121,10 +121,10 @@ def test_files(file: Any, sent: list[Any], tmp_path: Path, monkeypatch: pytest.M
 
 def test_parents(sent: list[Any]) -> None:
     """Items to wait for are ids, or nodes with ids."""
-    given = ["--after", "a", "--after", "n%23#b%20c", "--regardless", "--keep"]
+    given = ["--after", "a", "--after", "n%23#b%20c", "--regardless", "--keep", "--confirm", "synced"]
     shell.main(["publish", "orders", "--json", "1", *given])
     assert (sent[0][2]["after"], sent[0][2]["regardless"]) == ([("", "a"), ("n#", "b c")], True)
-    assert sent[0][2]["keep"] is True
+    assert sent[0][2]["keep"] is True and sent[0][2]["confirm"] == "synced"
 
 
 def test_xml(sent: list[Any], tmp_path: Path) -> None:

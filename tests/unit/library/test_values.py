@@ -533,12 +533,13 @@ async def test_mistaken_names() -> None:
 def test_parents_of_items() -> None:
     """An item waits for others, each an id or a node with an id, in the words of the service; other values are refused."""
     rest: dict[str, Any] = {"id": "x", "key": "", "delay": 0, "priority": None, "ttl": None, "headers": None}
-    asked = make_item("jobs", 1, after=["a b", ("n#", "ü")], regardless=True, keep=True, **rest)
+    asked = make_item("jobs", 1, after=["a b", ("n#", "ü")], regardless=True, keep=True, confirm="synced", **rest)
     (sent,) = ET.fromstring(stanzas.publish("jobs", stanzas.item("one", asked.content, {}, asked.hints))).iter(
         f"{{{stanzas.PUBSUB}}}item"
     )
     assert sent.get(f"{{{stanzas.STANZAQ}}}after") == "a%20b n%23#%C3%BC"
     assert sent.get(f"{{{stanzas.STANZAQ}}}regardless") == sent.get(f"{{{stanzas.STANZAQ}}}keep") == "1"
+    assert sent.get(f"{{{stanzas.STANZAQ}}}confirm") == "synced"
     wrongs: list[Any] = ["a", [1], [("a",)], [("a", 1)]]
     for wrong in wrongs:
         with pytest.raises(TypeError, match="no item to wait for"):

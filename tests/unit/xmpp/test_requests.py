@@ -22,6 +22,7 @@ from broker.model.commands import (
     Unlock,
 )
 from broker.model.items.dependencies import Dependencies, Parent
+from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.items.outcomes import ReplyMode
 from broker.model.names import Jid
@@ -383,6 +384,20 @@ def test_hints(read: Read, inside: str, hints: Hints) -> None:
 
 
 @pytest.mark.parametrize(
+    "inside",
+    [
+        "<item confirm='synced'><a/></item>",
+        f"<item xmlns:q='{ns.STANZAQ}' q:confirm='synced'><a/></item>",
+        f"<item><a/></item><hint xmlns='{ns.STANZAQ}' confirm='synced'/>",
+    ],
+)
+def test_durability(read: Read, inside: str) -> None:
+    """A publish may ask how durable its item is to be, wherever a delay may be."""
+    published = read(_publish(inside)).command
+    assert isinstance(published, Publish) and published.hints.confirm is Durability.SYNCED
+
+
+@pytest.mark.parametrize(
     ("at", "delay_ms"),
     [
         ("2026-12-01T09:00:00Z", 3_600_000),
@@ -423,7 +438,8 @@ def test_parents(read: Read, before: str) -> None:
      "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'", "at=''", "at='tomorrow'", "at='2026-12-01'", "at='2026-12-01T09:00:00'",
      "at='2026-13-01T09:00:00Z'", "at='9999-12-31T23:59:59-23:59'", "at='2020-01-01T00:00:00Z' delay='0'",
      "at='2020-01-01T00:00:00+99:00'", "after='a a'", "after='#a'", "after='n#'", "after='a%2'", "after='%ff'", "regardless='1'",
-     "after='a' regardless='maybe'", "keep='maybe'", f"after='{' '.join(map(str, range(101)))}'", f"after='{'x' * 1024}'",
+     "after='a' regardless='maybe'", "keep='maybe'", "confirm=''", "confirm='Synced'",
+     f"after='{' '.join(map(str, range(101)))}'", f"after='{'x' * 1024}'",
      f"after='{' '.join(str(number) * 80 for number in range(100, 200))}'"],
 )  # fmt: skip
 def test_no_such_hints(fault: Fault, marks: str) -> None:
