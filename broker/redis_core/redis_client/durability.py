@@ -17,6 +17,8 @@ from broker.tasks import start
 
 CONNECTIONS: Final = 2
 
+_LOST: Final = "the connection to Redis was lost"
+
 
 class DurableCall:
     """A call whose writes are waited for; `waits` has an outcome for each connection that it was sent over."""
@@ -81,32 +83,39 @@ class DurableConnections:
     def give_back(self) -> asyncio.Future[str]:
         """Give the connection back; returns the outcome of its next wait, empty if the writes are as durable as wanted."""
         assert self._current is not None
-        self._turn.release()
-        if self._waiting is None:
+        connection, outcome = self._current
+        if not connection.is_connected:
+            # The next one has not written what this one has.
+            self._current = None
+            self._connections.give_back(connection)
+            outcome.set_result(_LOST)
+        elif self._waiting is None:
             self._waiting = start(self._wait())
-        return self._current[1]
+        self._turn.release()
+        return outcome
 
     async def _wait(self) -> None:
-        while self._current is not None:
+        while True:
             async with self._turn:
+                if self._current is None:
+                    self._waiting = None
+                    return
                 (connection, outcome), self._current = self._current, None
             try:
                 outcome.set_result(await self._ask(connection))
             finally:
                 self._connections.give_back(connection)
                 if not outcome.done():
-                    outcome.set_result("the wait was cut short")
-        self._waiting = None
+                    outcome.set_result(_LOST)
 
     async def _ask(self, connection: Connection) -> str:
-        # Another connection has not written what this one has.
         if not connection.is_connected:
-            return "the connection to Redis was lost"
+            return _LOST
         try:
             (reply,) = await connection.replies([self._question], blocked=self._timeout)
         except (RedisError, OSError, TimeoutError):
             await connection.disconnect()
-            return "the connection to Redis was lost"
+            return _LOST
         if isinstance(reply, Exception):
             # The Redis is no master any more, or its options have changed.
             return str(reply)
