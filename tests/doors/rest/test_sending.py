@@ -242,6 +242,16 @@ def test_one_wrong_of_a_batch(alice: httpx.Client, queue: str) -> None:
     assert len(listed(alice, queue)) == 4
 
 
+def test_durability(alice: httpx.Client, queue: str) -> None:
+    """A message that no replica has in time, alone or in a batch, is stored and answered with 504."""
+    asking = {"text": "durable", "confirm": "replicated"}
+    answer = alice.post(queue.replace("/queues/", "/batches/"), json=[asking, {"text": "usual"}])
+    durable, usual = answer.json()["results"]
+    assert (durable["status"], usual["status"]) == (504, 201)
+    assert durable["detail"].startswith("the item is stored, but not replicated: 0 of 1 replicas have it")
+    assert len(listed(alice, queue)) == 2
+
+
 def test_hints(alice: httpx.Client, queue: str) -> None:
     """A message may have a delay, a priority and a time to live, in every way of sending."""
     alice.post(queue, content=b"usual")
