@@ -656,7 +656,7 @@ async def test_created_again_while_it_is_deleted(core: RedisCore, node: str) -> 
     await declared(core, node)
     commands, created = Server.commands, list[object]()
 
-    async def late(self: Server, lines: Any) -> Any:
+    async def late(self: Server, lines: Any, _durable: object = None) -> Any:
         if lines[0][0] == "ZREM" and not created:
             created.append(await core.ask(Declare(node, ALICE, {})))
         return await commands(self, lines)

@@ -196,7 +196,7 @@ async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, mo
     server, lost = core._server, list[str]()
     run_all = server.run_all
 
-    async def garbled(calls: Sequence[Line]) -> list[Any]:
+    async def garbled(calls: Sequence[Line], _durable: object = None) -> list[Any]:
         replies = await run_all(calls)
         for number, call in enumerate(calls):
             if call[1] == "publish" and not lost:
@@ -222,7 +222,7 @@ async def test_one_answer_that_is_not_understood(
     server, spoilt = core._server, list[str]()
     run_all = server.run_all
 
-    async def garbled(calls: Sequence[Line]) -> list[Any]:
+    async def garbled(calls: Sequence[Line], _durable: object = None) -> list[Any]:
         replies = await run_all(calls)
         if calls[0][1] == "publish" and not spoilt:
             spoilt.append("publish")
@@ -268,7 +268,7 @@ async def test_a_defect_between_two_calls(make_core: MakeCore, node: str, monkey
     def look(outcome: object) -> None:
         found.append((outcome, sum(map(len, asked.results))))
 
-    async def interrupted(calls: Sequence[Line]) -> list[Any]:
+    async def interrupted(calls: Sequence[Line], _durable: object = None) -> list[Any]:
         replies = await run_all(calls)
         if calls[0][1] == "publish":
             # No operation carries it out.
@@ -384,7 +384,7 @@ async def test_expiry_after_lost_news(
     server, directory, lost = core._server, core._store, list[str]()
     run_all, names = server.run_all, directory.swept_names
 
-    async def beating(calls: Sequence[Line]) -> list[Any]:
+    async def beating(calls: Sequence[Line], _durable: object = None) -> list[Any]:
         replies = await run_all(calls)
         if "heartbeat" not in lost and calls[0][1] == "heartbeat" and replies[0][3]:
             lost.append("heartbeat")

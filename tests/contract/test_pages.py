@@ -158,7 +158,7 @@ async def test_a_page_costs_the_same(
     """A page of a hundred nodes takes as many words to and from Redis among ten thousand as among a hundred."""
     replies, words = Connection.replies, 0
 
-    async def counted(self: Connection, lines: Sequence[Line]) -> list[Any]:
+    async def counted(self: Connection, lines: Sequence[Line], _blocked: float = 0) -> list[Any]:
         nonlocal words
         found = await replies(self, lines)
         words += sum(map(len, lines)) + values(found)

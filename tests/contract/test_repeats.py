@@ -291,7 +291,7 @@ async def test_what_it_costs(make_core: MakeCore, store: Store, node: str, monke
     calls: list[str] = []
     run_all = Server.run_all
 
-    async def noted(server: Server, lines: Any) -> Any:  # noqa: ANN401  (as it is)
+    async def noted(server: Server, lines: Any, _durable: object = None) -> Any:  # noqa: ANN401  (as it is)
         calls.extend(str(line[1]) for line in lines)
         return await run_all(server, lines)
 
