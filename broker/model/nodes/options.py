@@ -408,6 +408,7 @@ OPTIONS: Final = (
         "stanzaq#confirm",
         "confirm",
         "list-single",
+        Group.DELIVERY,
         "Where an item is before its publish succeeds: in Redis, also on its disk, or also in replicas",
         Durability,
         values(Durability),

@@ -21,6 +21,7 @@ from broker.model.commands import (
     RemoveSchedule,
 )
 from broker.model.core import Core
+from broker.model.items.durability import Durability
 from broker.model.names import Jid, read_account_or_domain
 from broker.model.nodes.nodes import Affiliation, NodeRecord, find_unmet, form_values
 from broker.model.nodes.options import NodeConfig
@@ -52,7 +53,7 @@ class Declaration:
 
     def check(self, defaults: NodeConfig) -> NodeConfig:
         """Return the configuration of a new node; raises MalformedRequest for what none can have."""
-        rules = NodeRules(Rules(frozenset({self.owner}), lambda _jid: True, defaults, 0, 0), _nothing)
+        rules = NodeRules(Rules(frozenset({self.owner}), lambda _jid: True, defaults, 0, 0), _nothing, _unlimited)
         made = rules.new_config(Declare(self.node, self.owner, self.options), self.node)
         if isinstance(made, Refused):
             raise MalformedRequest(made.problem, made.detail)
@@ -61,6 +62,11 @@ class Declaration:
 
 async def _nothing(_node: str) -> None:
     return None
+
+
+async def _unlimited(_level: Durability) -> str:
+    """Say that Redis can do all: the service checks it when it makes the node."""
+    return ""
 
 
 def read_rights(rights: Mapping[str, str]) -> dict[Jid, str]:
