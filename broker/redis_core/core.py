@@ -135,7 +135,8 @@ class RedisCore:
         self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._upgrades = Upgrades(self._server, self._store, self.name)
-        self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms)
+        drains = settings.drain_seconds
+        self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms, drains)
         self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
         self._libraries = Libraries(self._server)
         self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)
@@ -238,6 +239,8 @@ class RedisCore:
             self._running.append(keep_running(partial(self._wakeups.listen, self._handlers.receiving.wake)))
         self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
         self.background(self._describe)
+        # An older program may have been here since the store was upgraded.
+        self.background(self._upgrades.work_beside)
 
     async def _describe(self) -> None:
         """Say where this frontend runs; it serves as well without."""
@@ -429,9 +432,9 @@ class RedisCore:
     async def _act(self, result: HeartbeatResult) -> None:
         """Do what a heartbeat returned; a core that cannot send sweeps all when the last frontend dies or the first one comes."""
         if result.store.least > FORMAT:
+            # What this heartbeat took is still done: nobody else knows of it.
             self._leave(f"the store is upgraded, and {result.store.refusal()[1]}")
-            return
-        if result.store.is_upgradable:
+        elif result.store.is_upgradable:
             self.background(self._upgrades.work_beside)
         if self._relay:
             before, self.frontend = self.frontend, NO_FRONTEND if result.no_live_frontend else ""

@@ -185,7 +185,9 @@ def inspection(folder: Path, version: str, prefix: str = PREFIX) -> InspectLibra
     name, text = path.stem, path.read_text("utf-8")
     if prefix != PREFIX:
         name = f"{path.stem}_{prefix}"
-        text = text.replace(path.stem, name).replace(f"{PREFIX}:{{", f"{prefix}:{{")
+        # The names of options and headers, which begin alike, stay.
+        text = text.replace(f"{path.stem}_", f"{name}_").replace(f"name={path.stem}\n", f"name={name}\n")
+        text = text.replace(f"{PREFIX}:{{", f"{prefix}:{{")
     first, _, rest = text.partition("\n")
     return InspectLibrary(name, _numbers(version), f"{first}\n-- version {version}\n{rest}")
 

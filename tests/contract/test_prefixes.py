@@ -40,7 +40,7 @@ async def serve(url: str, prefix: str, node: str, items: int) -> None:
     core = RedisCore(CommandSettings(**ADMITTING, redis_url=url, key_prefix=prefix), None)
     try:
         await core.start()
-        assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
+        assert await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("3",)})) == Declared(node)
         for item in range(items):
             assert isinstance(await core.ask(Publish(node, ALICE, f"i{item}", b"x", 1)), Published)
         counted = await core.ask(Stats(node, ALICE))
@@ -59,7 +59,8 @@ async def test_apart(valkey: RedisServer, client: redis.Redis, node: str) -> Non
     for items, (prefix, family) in enumerate(FAMILIES.items(), 1):
         await serve(valkey.url, prefix, node, items)
         shown: list[bytes] = client.fcall_ro(f"{family}_node", 0, node)
-        assert any(line.startswith(f"waiting {items}".encode()) for line in shown), shown
+        assert sum(line.startswith(b"partition ") for line in shown) == 3, shown
+        assert sum(int(line.split()[1]) for line in shown if line.startswith(b"waiting ")) == items, shown
         journal = keys.of_partition("journal", Partition(prefix, "ab12"))
         client.xadd(journal, {"type": "acknowledged", "closed": "1", "lock": "f1 9 1 1 77 1-1 1 205 8 w@x/a i"})
     assert {key.partition(b":")[0].decode() for key in client.scan_iter()} == set(FAMILIES)

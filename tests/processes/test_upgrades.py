@@ -53,7 +53,7 @@ STEPS = """async def _rename(server: Server, store: NodeStore, name: str) -> Non
             await server.command("RENAME", before, now)
 
 
-STEPS: Final[tuple[Step, ...]] = (Step(FORMAT, LEAST, _rename),)"""
+STEPS: Final[tuple[Step, ...]] = (Step(FORMAT, _rename),)"""
 
 
 def new_version(directory: Path, least: int) -> Path:

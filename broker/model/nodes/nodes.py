@@ -157,6 +157,15 @@ class NodeRecord:
         found = (self.affiliations[each] for each in names_of(jid) if each in self.affiliations)
         return next(found, Affiliation.NONE)
 
+    def shares_owner(self, other: "NodeRecord") -> bool:
+        """Return whether an owner of one of two nodes owns the other too, as an account or by its domain."""
+        return any(
+            one.affiliation(jid) is Affiliation.OWNER
+            for one, those in ((self, other), (other, self))
+            for jid, affiliation in those.affiliations.items()
+            if affiliation is Affiliation.OWNER
+        )
+
     def lets_read(self, affiliation: Affiliation) -> bool:
         """Return whether who has this affiliation may read the node, and subscribe to it without being asked for more."""
         is_open = affiliation is Affiliation.NONE and self.config.access_model is AccessModel.OPEN

@@ -123,12 +123,13 @@ class DoorHeartbeat:
 class FrontendDetails:
     """Tells administrators where a frontend runs, and since when; nothing else depends on it."""
 
-    def __init__(self, server: Server, name: str, door: str, now_ms: Callable[[], float]) -> None:
-        """Know the frontend and Redis's time; nothing is sent before `register`."""
+    def __init__(self, server: Server, name: str, door: str, now_ms: Callable[[], float], drains: float) -> None:
+        """Know the frontend, Redis's time, and how many seconds it may drain; nothing is sent before `register`."""
         self._server = server
         self._name = name
         self._door = door
         self._now_ms = now_ms
+        self._drains = drains
         self._text = ""
 
     async def register(self) -> None:
@@ -140,6 +141,7 @@ class FrontendDetails:
                 "version": version("stanzaq"),
                 "door": self._door,
                 "format": FORMAT,
+                "drains": self._drains,
                 "started": int(self._now_ms()),
             }
         )
@@ -162,12 +164,13 @@ class FrontendDetails:
             await self._server.command("HDEL", keys.of_service("frontend_details"), self._name)
 
 
-def read_format(details: bytes | None) -> int:
-    """Return the format that a frontend keeps, by its details; 0 if it does not say."""
+def read_format(details: bytes | None) -> tuple[int, float]:
+    """Return the format that a frontend keeps, and how many seconds it may drain, by its details; 0 if it does not say."""
     try:
-        return int(json.loads(details or b"{}").get("format", 0))
+        said = json.loads(details or b"{}")
+        return int(said.get("format", 0)), float(said.get("drains", 0))
     except (ValueError, TypeError, AttributeError):
-        return 0
+        return 0, 0.0
 
 
 def _add_description(one: FrontendStatus, text: bytes | None, now_ms: int) -> FrontendStatus:

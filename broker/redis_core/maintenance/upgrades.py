@@ -15,8 +15,8 @@ import structlog
 
 from broker import keys
 from broker.model.frozen import frozen
-from broker.redis_core.maintenance.heartbeat import DEAD_AFTER_MS
-from broker.redis_core.maintenance.instances import DOOR_BEAT_MS, read_format
+from broker.model.problems import OtherFormat
+from broker.redis_core.maintenance.instances import read_format
 from broker.redis_core.records.store import NodeStore, in_name_pages
 from broker.redis_core.redis_client.client import Server, Value
 from broker.store_format import FIRST, FORMAT, LEAST
@@ -28,20 +28,25 @@ _LOCK_MS: Final = 10_000
 
 _PAUSE_SECONDS: Final = 0.5
 
-_EVERY_SECONDS: Final = 5.0
-"""The shortest time between two passes over all nodes, while older frontends serve too."""
+_EVERY_SECONDS: Final = 2.0
+"""The shortest time between two passes over all nodes: the second one sees an older process that began with the first."""
+
+_CLEAN_PASSES: Final = 2
+"""So many passes in a row must find nothing to upgrade, and no older process, before the store is upgraded."""
+
+_LATE_SECONDS: Final = 3.0
+"""The longest time between two heartbeats of a process that lives."""
 
 
 @frozen
 class Step:
-    """Brings nodes to a `format` from the one before; programs of the format `least` and later understand what it leaves.
+    """Brings nodes to a `format` from the one before.
 
     `change` is called with a node's name, or a lease's over several queues, and changes its record and its partitions. It may be
     called again, and then finds its work done.
     """
 
     format: int
-    least: int
     change: Callable[[Server, NodeStore, str], Awaitable[None]]
 
 
@@ -49,7 +54,6 @@ STEPS: Final[tuple[Step, ...]] = ()
 """The steps to all formats after the first, in order."""
 
 assert max([FIRST, *(step.format for step in STEPS)]) == FORMAT
-assert max([FIRST, *(step.least for step in STEPS)]) == LEAST
 
 
 class Upgrades:
@@ -61,6 +65,7 @@ class Upgrades:
         self._store = store
         self._name = name
         self._next = 0.0
+        self._clean = 0
         self.waits_for = ""
         """Why this process cannot serve yet; empty when it can."""
 
@@ -70,20 +75,21 @@ class Upgrades:
         Raises OtherFormat, and CoreUnavailable: the next call goes on.
         """
         found = await self._store.begin()
-        if found.is_upgradable and found.format < LEAST:
-            # Heartbeats of older frontends read it, and end them.
-            await self._server.command("HSET", keys.of_service("store"), "least", LEAST)
         while found.is_upgradable and found.format < LEAST:
+            if found.least < LEAST:
+                # Heartbeats of older frontends read it, and end them.
+                await self._server.command("HSET", keys.of_service("store"), "least", LEAST)
             older = await self._count_older()
-            self._wait_for(
-                f"{older} processes of an older version have yet to end" if older else "the store is being upgraded"
-            )
-            if not older:
-                self._next = 0.0
+            if older:
+                self._wait_for(f"{older} processes of an older version have yet to end")
+            else:
+                self._wait_for("the store is being upgraded")
                 await self.work_beside()
             await asyncio.sleep(_PAUSE_SECONDS)
             found = await self._store.read_format()
         self.waits_for = ""
+        if not found.is_usable and not found.is_upgradable:
+            raise OtherFormat(": ".join(found.refusal()))
 
     def _wait_for(self, what: str) -> None:
         if what != self.waits_for:
@@ -105,37 +111,45 @@ class Upgrades:
 
     async def _pass_over_nodes(self, lock: str) -> None:
         try:
-            changed = 0
+            changed = False
             async for names in in_name_pages(self._store.swept_names):
-                for name in names:
-                    changed += await self._upgrade(name)
-                    # A process that hung has lost the lock, and then two find each other's work done.
-                    await self._server.command("PEXPIRE", lock, _LOCK_MS)
-            # What older programs have made meanwhile is for another pass.
-            if not changed and not await self._count_older():
-                await self._server.command("HSET", keys.of_service("store"), "format", FORMAT, "least", LEAST)
+                noted = await self._server.commands([("HGET", keys.of_node("node", name), "format") for name in names])
+                for name, text in zip(names, noted, strict=True):
+                    if (before := int(text or FIRST)) < FORMAT:
+                        changed = await self._upgrade(name, before) or changed
+                        # A process that hung has lost the lock, and then two find each other's work done.
+                        await self._server.command("PEXPIRE", lock, _LOCK_MS)
+            # What older programs make meanwhile is for another pass.
+            self._clean = 0 if changed or await self._count_older() else self._clean + 1
+            found = await self._store.read_format()
+            if found.is_upgradable and self._clean >= _CLEAN_PASSES:
+                least = max(found.least, LEAST)
+                await self._server.command("HSET", keys.of_service("store"), "format", FORMAT, "least", least)
                 log.info("store upgraded")
         finally:
             await self._server.command("UNLINK", lock)
 
-    async def _upgrade(self, name: str) -> int:
-        """Bring a node to the newest format; returns 1 if it was not there yet."""
-        before = int(await self._server.command("HGET", keys.of_node("node", name), "format") or FIRST)
+    async def _upgrade(self, name: str, before: int) -> bool:
+        """Bring a node of an older format to the newest one; returns whether it was there."""
+        changed = False
         for step in STEPS:
             if step.format > before:
                 await step.change(self._server, self._store, name)
-                await self._store.note_format(name, step.format)
-        return int(before < FORMAT)
+                # A crash may have left a name without a node.
+                changed = await self._store.note_format(name, step.format)
+        return changed
 
     async def _count_older(self) -> int:
-        """Count the live processes of older formats; one that does not say its format is of such a one."""
+        """Count the processes of older formats that live, or may still drain; one that does not say its format is such a one."""
         now_ms = await self._store.now_ms()
-        frontends, doors = await self._server.commands(
-            [
-                ("ZRANGEBYSCORE", keys.of_service("frontends"), f"({now_ms - DEAD_AFTER_MS}", "+inf"),
-                ("ZRANGEBYSCORE", keys.of_service("http_amqp_frontends"), f"({now_ms - 3 * DOOR_BEAT_MS}", "+inf"),
-            ]
-        )
-        names = [*frontends, *(each.rpartition(b" ")[2] for each in doors)]
-        told = await self._server.command("HMGET", keys.of_service("frontend_details"), *names) if names else []
-        return sum(read_format(text) < FORMAT for text in told)
+        listed = [
+            ("ZRANGE", keys.of_service(name), 0, -1, "WITHSCORES") for name in ("frontends", "http_amqp_frontends")
+        ]
+        frontends, doors = await self._server.commands(listed)
+        beats = {bytes(member).rpartition(b" ")[2]: int(at) for member, at in (*frontends, *doors)}
+        told = await self._server.command("HMGET", keys.of_service("frontend_details"), *beats) if beats else []
+        older = 0
+        for at, text in zip(beats.values(), told, strict=True):
+            number, drains = read_format(text)
+            older += number < FORMAT and now_ms - at < (_LATE_SECONDS + drains) * 1000
+        return older

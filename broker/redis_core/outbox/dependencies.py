@@ -19,7 +19,7 @@ from broker.model.commands import Publish
 from broker.model.items.dependencies import RESULT_BYTES, ParentState, read_record
 from broker.model.items.outcomes import ItemOutcome
 from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.dependency_parts import (
@@ -90,7 +90,7 @@ class DependencyService:
                 there = await self._store.read(name)
                 if (
                     there is None
-                    or not _have_same_owner(here, there)
+                    or not here.shares_owner(there)
                     or not self._may_await(there, bare_jid(command.sender))
                 ):
                     return Refused(
@@ -251,11 +251,3 @@ def _text(result: bytes) -> str:
         return body.decode() if len(body) <= RESULT_BYTES else ""
     except (CorruptRecord, UnicodeDecodeError):
         return ""
-
-
-def _have_same_owner(one: NodeRecord, other: NodeRecord) -> bool:
-    return any(
-        other.affiliation(jid) is Affiliation.OWNER
-        for jid, affiliation in one.affiliations.items()
-        if affiliation is Affiliation.OWNER
-    )

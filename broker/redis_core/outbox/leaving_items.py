@@ -199,8 +199,7 @@ class ItemDeliverer:
                 candidate = await self._store.read(name)
                 if candidate is not None and len(owners) > 1:
                     await self._store.affiliate(candidate, dict.fromkeys(owners[1:], Affiliation.OWNER.value))
-        shared = candidate is not None and any(candidate.affiliation(owner) is Affiliation.OWNER for owner in owners)
-        return candidate if shared else None
+        return candidate if candidate is not None and candidate.shares_owner(source) else None
 
 
 def _read_item(entry: Entry) -> LeavingItem:

@@ -115,9 +115,9 @@ class NodeStore:
         """Return the format of the store."""
         return store_format.found(*await self._server.commands(store_format.question()))
 
-    async def note_format(self, node: str, number: int) -> None:
-        """Note that a node is of a format now, unless it is deleted."""
-        await self._server.run(self._call("note_format", node, {"format": number}))
+    async def note_format(self, node: str, number: int) -> bool:
+        """Note that a node is of a format now, and return whether it is there."""
+        return (await self._server.run(self._call("note_format", node, {"format": number}))).code == b"ok"  # type: ignore[no-any-return]
 
     async def read(self, node: str) -> NodeRecord | None:
         """Read a node's record; None when there is no such node."""

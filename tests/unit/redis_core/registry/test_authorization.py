@@ -214,3 +214,15 @@ def test_bounce_of_an_earlier_life() -> None:
     ):
         refused = refusal(stale, record)
         assert refused and refused.problem is Problem.LOCK_LOST
+
+
+def test_shared_owner() -> None:
+    """Two nodes share an owner also where a domain owns one, and an account of it the other."""
+
+    def owned(*owners: str, member: str = "") -> NodeRecord:
+        rights = dict.fromkeys(map(Jid, owners), Affiliation.OWNER) | {Jid(member): Affiliation.MEMBER}
+        return NodeRecord("n", "i", 1, NodeConfig(), rights)
+
+    by_domain, by_account, other = owned("x"), owned("me@x"), owned("eve@y", member="me@x")
+    assert by_domain.shares_owner(by_account) and by_account.shares_owner(by_domain)
+    assert not other.shares_owner(by_domain) and not by_account.shares_owner(other)
