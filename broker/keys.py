@@ -478,6 +478,13 @@ TABLE: Final = (
         "bare JID or domain -> items and bytes when they were measured last, and when all publishes would be at an even pace",
         "owners published to lately, or with a quota that is used up",
     ),
+    Key(
+        "audit_notes",
+        "hash",
+        "service",
+        "administrative commands whose entry is not in the audit yet: name -> the entry, as JSON",
+        "commands under way; 10,000 while they cannot be published",
+    ),
     Key("quota_published", "hash", "service", "owner -> publishes since the last measurement", "owners"),
     Key("quota_measuring", "hash", "service", "there while a frontend measures, and for a while after", "1"),
     Key("quotas", "hash", "service", "bare JID, domain or `default` -> its quota, as JSON", "1,000 quotas"),

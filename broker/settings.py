@@ -198,6 +198,11 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
     admins: Annotated[tuple[Jid, ...], NoDecode, _list_of(read_bare_jid)] = Field(
         default=(), description="bare JIDs, separated by commas, e.g. romeo@example.org,juliet@example.org"
     )
+    audit: bool = Field(
+        default=False,
+        description="true or false: write each administrative change into the log stanzaq/audit; the same for all frontends and"
+        " commands of a service",
+    )
     metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(read_address)] = Field(
         default=None,
         description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464, or [::]:9464 for all addresses;"

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +16,7 @@ import structlog
 import uvloop
 from prometheus_client import Counter, Gauge, ProcessCollector
 
+from broker.model import audit
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, OperationDefect, OtherFormat, Problem
 from broker.model.results import Refused
@@ -502,6 +505,7 @@ def command(settings: CommandSettings, administrator: Jid, work: Callable[[Redis
             raise Unreachable(msg)
         settings = settings.model_copy(update={"redis_url": RedisServer(Path(directory)).url})
     rights = {"admins": (*settings.admins, administrator)}
+    audit.ADDRESS.set(f"user {os.getuid()} at {socket.gethostname()}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_command(settings.model_copy(update=rights), work))
 

@@ -26,6 +26,7 @@ from broker.model.nodes.pull_subscriptions import is_pull_subscription
 from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
+from broker.redis_core.audit import Audit
 from broker.redis_core.commands.internal import Outcome, PartitionCommand
 from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
@@ -115,6 +116,9 @@ class RedisCore:
         subscribed = self._handlers.lists.is_subscribed
         self._routing = RoutingContext(self._tasks, tree, self.router, subscribed)
         self._work = {kind: attrgetter(row.handler)(self._handlers) for kind, row in ROWS.items() if row.handler}
+        self._audit = self._make_audit(own_door) if settings.audit else None
+        if self._audit:
+            self._work = self._audit.watch(self._work)
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories, self.leases = self._handlers.histories, self._handlers.leases
         dependencies = self._handlers.dependencies
@@ -146,8 +150,14 @@ class RedisCore:
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
+    def _make_audit(self, door: str) -> Audit:
+        nodes = self._handlers.nodes
+        return Audit(self._server, self._store, self._quotas, nodes, self.ask, door or "command line")
+
     async def _occasional_work(self) -> None:
         await self._handlers.exactly_once.finish()
+        if self._audit:
+            await self._audit.finish()
         await self._libraries.tidy()
 
     # Used by doors.

@@ -20,6 +20,7 @@ from starlette.responses import Response as HttpResponse
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from broker.model.audit import ADDRESS
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
@@ -208,6 +209,7 @@ class Door:
         address = connection.address
         if self._proxies:
             address = find_sender(address, fields.get("forwarded", ""), self._proxies)
+        ADDRESS.set(address)
         sender, ends = await self._identity.of(fields.get("authorization", ""), address)
         if why := connection.claim(sender, address):
             raise crowded(why)

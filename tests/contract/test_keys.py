@@ -232,6 +232,8 @@ async def test_they_are_true(make_core: MakeCore, store: Store, monkeypatch: pyt
         "sq:{jobs@8e71964d/0}:outbox_replies",
         # Only with more locks than one script may end: tests/lua/test_bounce.py has it.
         "sq:{jobs@8e71964d/0}:locks_to_release",
+        # Only while a command is carried out: tests/contract/test_audit.py has it.
+        "sq:{service}:audit_notes",
         # Only while a store is upgraded: tests/processes/test_upgrades.py has it.
         "sq:{service}:upgrade",
         _NOTICES,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from broker.model import audit
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release, Stats
 from broker.model.items.durability import Durability
 from broker.model.items.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
@@ -39,6 +40,8 @@ _PARTITIONS = Refused(
     Problem.NOT_ACCEPTABLE,
     "stanzaq#partitions: a node keeps the number that it was created with: create a wider one and move its items there",
 )
+
+_RESERVED = Refused(Problem.NODE_NAME_INVALID, f"{audit.NODE} is the service's own log")
 
 
 class SubscriberChanges(Protocol):
@@ -147,6 +150,9 @@ class NodeService:
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
         """Create a node without access checks; nodes for dead letters are created by this too."""
+        if node == audit.NODE and owner != audit.SERVICE:
+            await self._store.uncount_owned(owner, node)
+            return _RESERVED
         refused = None if parent is None else await self._tree.note_child(parent, node)
         if refused is not None:
             await self._store.uncount_owned(owner, node)

@@ -178,6 +178,9 @@ class Row:
     merge: Callable[[Any, Any], Outcome] | None = None
     """Merges the outcomes of all partitions."""
 
+    administers: bool = False
+    """It changes a node, its rights, what others hold, or the service: the audit has an entry of it, also if it is refused."""
+
     hands_out: bool = False
     """It is not batched and hands out items: if more could be handed out, the partition is swept again."""
 
@@ -311,12 +314,12 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.Subscriptions: Row(handler="lists.subscriptions"),
     subscriptions.Affiliations: Row(handler="lists.affiliations"),
     subscriptions.ListSubscribers: Row(handler="lists.subscribers", judge=may.owners),
-    subscriptions.ManageSubscribers: Row(handler="approvals.manage", judge=may.owners),
-    subscriptions.Approve: Row(handler="approvals.approve", judge=may.owners),
+    subscriptions.ManageSubscribers: Row(handler="approvals.manage", judge=may.owners, administers=True),
+    subscriptions.Approve: Row(handler="approvals.approve", judge=may.owners, administers=True),
     subscriptions.ListPending: Row(handler="approvals.list_pending"),
     subscriptions.ListRequests: Row(handler="approvals.list_requests", judge=may.owners),
     subscriptions.SendPending: Row(handler="approvals.send", judge=may.owners),
-    subscriptions.Affiliate: Row(handler="nodes.affiliate", judge=may.owners),
+    subscriptions.Affiliate: Row(handler="nodes.affiliate", judge=may.owners, administers=True),
     # Logs.
     log.Commit: Row(call=log_calls.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition),
     log.Read: Row(call=log_calls.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition),
@@ -328,10 +331,10 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.extents,
     ),
     # Nodes.
-    nodes.Declare: Row(handler="nodes.declare"),
-    nodes.Configure: Row(handler="nodes.configure", judge=may.owners),
+    nodes.Declare: Row(handler="nodes.declare", administers=True),
+    nodes.Configure: Row(handler="nodes.configure", judge=may.owners, administers=True),
     nodes.Describe: Row(handler="nodes.describe", judge=may.describing),
-    nodes.Delete: Row(handler="nodes.delete", judge=may.owners),
+    nodes.Delete: Row(handler="nodes.delete", judge=may.owners, administers=True),
     nodes.Purge: Row(
         call=maintenance_calls.purge,
         handler="nodes.purge",
@@ -339,19 +342,22 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_PURGE,
         partition=PartitionChoice.ALL,
         merge=merge.purged,
+        administers=True,
     ),
     nodes.Stats: Row(
         call=maintenance_calls.stats, judge=may.reading, partition=PartitionChoice.ALL, merge=merge.counted
     ),
-    nodes.Associate: Row(handler="nodes.placement.associate"),
-    nodes.Dissociate: Row(handler="nodes.placement.dissociate"),
+    nodes.Associate: Row(handler="nodes.placement.associate", administers=True),
+    nodes.Dissociate: Row(handler="nodes.placement.dissociate", administers=True),
     nodes.Children: Row(handler="listing.children", judge=may.reading),
     nodes.Nodes: Row(handler="listing.page"),
     # Schedules.
-    schedules.PutSchedule: Row(handler="schedules.put", judge=may.scheduling, leaf_only=may.NO_PUBLISH),
+    schedules.PutSchedule: Row(
+        handler="schedules.put", judge=may.scheduling, leaf_only=may.NO_PUBLISH, administers=True
+    ),
     schedules.ListSchedules: Row(handler="schedules.list", judge=may.owners),
-    schedules.PauseSchedule: Row(handler="schedules.pause", judge=may.owners),
-    schedules.RemoveSchedule: Row(handler="schedules.remove", judge=may.owners),
+    schedules.PauseSchedule: Row(handler="schedules.pause", judge=may.owners, administers=True),
+    schedules.RemoveSchedule: Row(handler="schedules.remove", judge=may.owners, administers=True),
     # Administration.
     admin.Release: Row(
         call=admin_calls.force_release,
@@ -360,19 +366,20 @@ ROWS: Final[Mapping[type, Row]] = {
         partition=PartitionChoice.ALL,
         merge=merge.released,
         hands_out=True,
+        administers=True,
     ),
     admin.InspectItems: Row(handler="inspection.inspect_items"),
-    admin.MoveItems: Row(handler="item_moves.move_items"),
+    admin.MoveItems: Row(handler="item_moves.move_items", administers=True),
     admin.ImportItem: Row(
         call=admin_calls.import_item, judge=may.owners, leaf_only=may.NO_PUBLISH, partition=of_publish
     ),
     admin.Overview: Row(handler="inspection.overview"),
     admin.ShowHistory: Row(handler="histories.show", judge=may.reading),
     admin.Frontends: Row(handler="instances.list"),
-    admin.Disconnect: Row(handler="instances.disconnect"),
+    admin.Disconnect: Row(handler="instances.disconnect", administers=True),
     admin.RestoreNode: Row(handler="restoring.restore", judge=may.owners),
     admin.ListQuotas: Row(handler="quotas.list"),
-    admin.SetQuota: Row(handler="quotas.set"),
+    admin.SetQuota: Row(handler="quotas.set", administers=True),
     # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
         call=ownership_calls.acquire_partition,

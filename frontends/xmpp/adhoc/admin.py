@@ -206,5 +206,6 @@ COMMANDS: Final = (
         lambda iq: Question(iq, Frontends(iq.sender)),
         _disconnect,
         for_admins=True,
+        audited=True,
     ),
 )

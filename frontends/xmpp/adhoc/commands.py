@@ -58,6 +58,8 @@ class Command:
     begin: Callable[[Iq], Question | DoorAnswer]
     submit: Callable[[Iq, Mapping[str, tuple[str, ...]]], Question | DoorAnswer]
     for_admins: bool = False
+    audited: bool = False
+    """Its form is judged by the core, whose audit has refusals."""
 
 
 def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocContext) -> Question | DoorAnswer:
@@ -66,7 +68,8 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
     command = offered.get(asked.get("node", ""))
     if command is None:
         raise MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such command")
-    if not context.open_to(command, iq.sender):
+    form = asked.find(forms.FORM)
+    if not (context.open_to(command, iq.sender) or (command.audited and form is not None)):
         raise MalformedRequest(Problem.FORBIDDEN, "this command is for administrators")
     session = asked.get("sessionid")
     if session is None:
@@ -81,7 +84,6 @@ def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocC
         raise BadCommand(condition="bad-action", detail="this command has no previous step")
     if action not in {"execute", "next", "complete"}:
         raise BadCommand(condition="malformed-action", detail="the action must be execute, next, complete or cancel")
-    form = asked.find(forms.FORM)
     if form is None:
         return command.begin(iq)
     try:

@@ -128,13 +128,18 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
         command(ns.ADMIN_OVERVIEW, {"limit": "bad"}),
         command(ns.ADMIN_OVERVIEW, more="sessionid='?' action='dance'"),
         command(ns.ADMIN_DISCONNECT),
-        command(ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}),
     ],
 )
 @pytest.mark.parametrize("sender", ["worker@example.org/desk", "example.org", "admin@example.org.evil/desk"])
 def test_forbidden_before_anything_is_read(fault: Fault, asked: str, sender: str) -> None:
     """Administrators' commands are forbidden to others, before even the form is read."""
     assert fault(asked, sender=sender).problem is Problem.FORBIDDEN
+
+
+def test_what_the_core_forbids(read: Read) -> None:
+    """The form that disconnects a frontend is judged by the core, whose audit has the refusal."""
+    asked = read(command(ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}), sender="worker@example.org/desk")
+    assert isinstance(asked, Question) and asked.command == Disconnect(Jid("worker@example.org/desk"), "1edc2653")
 
 
 def test_frontends_to_choose_from(read: Read) -> None:
