@@ -22,7 +22,7 @@ from rich.console import Console
 
 from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
-from frontends.commands import audit, frontend, item, lock, node, quota, schedule, subscriber
+from frontends.commands import audit, erase, frontend, item, lock, node, quota, schedule, subscriber
 from frontends.commands.stores.applying import apply
 from frontends.commands.stores.exporting import export
 from frontends.commands.stores.importing import import_
@@ -53,6 +53,7 @@ app.command("export")(export)
 app.command("import")(import_)
 app.command()(restore)
 app.command("audit")(audit.audit_list)
+app.command()(erase.erase)
 
 _AGAIN = 75
 """The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so that a supervisor restarts it."""

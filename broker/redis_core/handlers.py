@@ -20,6 +20,7 @@ from broker.redis_core.exactly_once import ExactlyOnce
 from broker.redis_core.groups.ownership import Ownership, owns
 from broker.redis_core.maintenance.instances import Instances
 from broker.redis_core.maintenance.restoring import Restoring
+from broker.redis_core.nodes.erasure import Erasure
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.inspection import Inspection
 from broker.redis_core.nodes.listing import NodeListing
@@ -50,6 +51,7 @@ class Handlers:
 
     approvals: Approvals
     dependencies: DependencyService
+    erasure: Erasure
     exactly_once: ExactlyOnce
     histories: Histories
     inspection: Inspection
@@ -94,6 +96,7 @@ class Handlers:
         self.listing = NodeListing(server, store, records.tree)
         self.inspection = Inspection(store, rules, ask)
         self.quotas = QuotaService(store, rules, records.quotas)
+        self.erasure = Erasure(rules)
         self.histories = Histories(server, store, ask)
         self.instances = Instances(server, rules)
         self.item_moves = ItemMoves(store, rules, ask, self.inspection)

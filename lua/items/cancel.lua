@@ -7,18 +7,6 @@ local refusal = partition.load()
 if refusal then return refusal end
 replay_cache.rotate()
 
-local function cancel(row, entry)
-  local flight = row.flight
-  if not flight then
-    items.drop(row.position, entry)
-    group_order.remove(row.position)
-    outcomes.note_end(row.position, row.item, 'cancelled', '', '')
-    return
-  end
-  lock_end.cancel(flight)
-  notices.tell({'cancelled', flight.jid, flight.item, tonumber(flight.token), references.describe(flight)})
-end
-
 local results = budget.each(rows, function(row)
   -- One by one: a row may name the item of an earlier one, and cancels are few.
   write_buffer.flush()
@@ -29,7 +17,7 @@ local results = budget.each(rows, function(row)
     return {'item-not-found'}
   end
   if row.owner ~= '1' and not jids.is_publisher(row.sender, entry) then return {'forbidden'} end
-  cancel(row, entry)
+  if row.flight then cancelling.end_lock(row.flight) else cancelling.drop(row.position, row.item, entry) end
   replay_cache.give(row, '')
   return {'ok'}
 end)

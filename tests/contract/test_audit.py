@@ -217,6 +217,6 @@ def test_commands_that_administer() -> None:
     assert administer == {
         *("Declare", "Configure", "Delete", "Purge", "Associate", "Dissociate", "Affiliate", "Approve"),
         *("ManageSubscribers", "PutSchedule", "PauseSchedule", "RemoveSchedule", "Release", "MoveItems"),
-        *("Disconnect", "SetQuota"),
+        *("Disconnect", "SetQuota", "NoteErasure"),
     }
     assert all(row.handler and row.handled is None and not row.waits for row in ROWS.values() if row.administers)

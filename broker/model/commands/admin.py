@@ -1,5 +1,7 @@
 """Commands of administrators and owners. Values only."""
 
+from collections.abc import Mapping
+
 from broker.model.frozen import frozen
 from broker.model.items.hints import NO_HINTS, Hints
 from broker.model.names import Jid
@@ -133,6 +135,31 @@ class SetQuota:
     quota: Quota | None
 
 
+@frozen
+class Erase:
+    """Erase a part of what belongs to the account `jid` in a partition: items, logged or not, ends of items, journal records.
+
+    `past` is how far earlier parts have come; empty: begin. Held items only if `held`. One that `looks` only counts.
+    """
+
+    node: str
+    sender: Jid
+    partition: int
+    jid: Jid
+    held: bool = False
+    looks: bool = False
+    past: str = ""
+
+
+@frozen
+class NoteErasure:
+    """Note in the audit that an administrator erases what belongs to an account, and at the end how much that was."""
+
+    sender: Jid
+    jid: Jid
+    counts: Mapping[str, int] | None = None
+
+
 AdminCommand = (
     InspectItems
     | MoveItems
@@ -145,5 +172,7 @@ AdminCommand = (
     | RestoreNode
     | ListQuotas
     | SetQuota
+    | Erase
+    | NoteErasure
 )
 """Commands of administrators and owners."""

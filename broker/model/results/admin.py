@@ -38,6 +38,21 @@ class Released:
 
 
 @frozen
+class Erased:
+    """So much was erased: items, ends of items, journal records; the next part continues from `come`, unless that is empty.
+
+    Of what is left, `held` items have a lock, and `leaving` ones are on their way to another node.
+    """
+
+    come: str
+    items: int
+    held: int
+    leaving: int
+    ends: int
+    records: int
+
+
+@frozen
 class Summary:
     """A node in an overview, with the sender's affiliation in place of all."""
 
@@ -137,6 +152,6 @@ class QuotaList:
 
 
 AdminResult = (
-    InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected | Restored | QuotaList
+    InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected | Restored | QuotaList | Erased
 )
 """Outcomes of administrators' and owners' commands."""

@@ -1,8 +1,8 @@
-"""Calls for a node's owners: inspect, move, import and release items."""
+"""Calls for a node's owners: inspect, move, import, release and erase items."""
 
 from typing import Final
 
-from broker.model.commands import ImportItem, Release
+from broker.model.commands import Erase, ImportItem, Release
 from broker.model.items import attempts
 from broker.model.items.dependencies import Dependent, read_record
 from broker.model.items.hints import NO_HINTS
@@ -11,7 +11,7 @@ from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.options import Dedupe
-from broker.model.results import Published, Refused, Released
+from broker.model.results import Erased, Published, Refused, Released
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,
     InspectPartition,
@@ -19,7 +19,7 @@ from broker.redis_core.commands.admin_parts import (
     MoveFromPartition,
 )
 from broker.redis_core.operations.items import BROWSE_BYTES, DETAILS, intake
-from broker.redis_core.operations.operation import Call, OperationReply, Values, refuse, subid
+from broker.redis_core.operations.operation import Call, Fields, OperationReply, Values, refuse, subid
 from broker.scripts.answers import Answer
 
 IMPORTED_MS: Final = 24 * 3_600_000
@@ -108,6 +108,16 @@ def _read_released(_command: Release, reply: OperationReply, _record: NodeRecord
     return Released(reply.rows.count, reply.rows.left)
 
 
+def _erase_arguments(command: Erase, _record: NodeRecord) -> Values:
+    return Fields(command, past=command.past or "log 0-0")
+
+
+def _read_erased(_command: Erase, reply: OperationReply, _record: NodeRecord) -> Erased:
+    found = reply.rows
+    return Erased(found.come.decode(), found.items, found.held, found.leaving, found.ends, found.records)
+
+
+erase = Call("erase", _read_erased, _erase_arguments)
 inspect_items = Call(
     "inspect_items",
     _read_inspected,

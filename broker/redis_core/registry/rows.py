@@ -368,6 +368,14 @@ ROWS: Final[Mapping[type, Row]] = {
         hands_out=True,
         administers=True,
     ),
+    admin.Erase: Row(
+        call=admin_calls.erase,
+        judge=may.owners,
+        leaf_only=may.NO_ITEMS,
+        partition=named_partition,
+        hands_out=True,
+    ),
+    admin.NoteErasure: Row(handler="erasure.note", administers=True),
     admin.InspectItems: Row(handler="inspection.inspect_items"),
     admin.MoveItems: Row(handler="item_moves.move_items", administers=True),
     admin.ImportItem: Row(

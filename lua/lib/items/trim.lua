@@ -3,7 +3,8 @@
 -- A few at a time: entries are read with their bodies.
 local trim = {LIMIT = 200, ROUND = 20}
 
-local function drop(entry)
+-- Removes a kept entry.
+function trim.drop(entry)
   retention.lose(entry.log_id, #entry.body)
   -- Items leave the index when they are acknowledged, but entries of a log never are.
   if call.partition_options.log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
@@ -22,7 +23,7 @@ local function pass_some(oldest)
     if not retention.over() and positions.split(places[i]) >= oldest then return false end
     partition.move_trim(places[i])
     call.trim_passed = call.trim_passed + 1
-    if done[i] then drop(found[i]) end
+    if done[i] then trim.drop(found[i]) end
   end
   return not ended
 end

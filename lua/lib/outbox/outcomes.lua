@@ -5,7 +5,7 @@
 local outcomes = {FORGET = 200, KEPT = 67108864}
 
 -- Removes results and returns how many bytes are left.
-local function remove(items)
+function outcomes.remove(items)
   local bytes, lines = 0, redis.call('HMGET', key.results, unpack(items))
   for _, line in ipairs(lines) do bytes = bytes + (line and #line or 0) end
   redis.call('ZREM', key.result_expiry, unpack(items))
@@ -21,7 +21,7 @@ end
 function outcomes.ask(position, jid, item)
   partition.turn_on('replies')
   redis.call('HSET', key.replies, position, jid)
-  if item ~= '' and redis.call('HEXISTS', key.results, item) == 1 then remove({item}) end
+  if item ~= '' and redis.call('HEXISTS', key.results, item) == 1 then outcomes.remove({item}) end
 end
 
 -- Whether anybody wants to know the end of an item: its publisher, or items that wait for it.
@@ -43,17 +43,17 @@ end
 -- Removes results that have expired: two for each new one, so there are never more than the valid ones.
 function outcomes.forget(most)
   local old = redis.call('ZRANGEBYSCORE', key.result_expiry, '-inf', call.partition_now, 'LIMIT', 0, most)
-  if #old > 0 then remove(old) end
+  if #old > 0 then outcomes.remove(old) end
 end
 
 -- Keeps a result; those that would expire first make room for it.
 local function store(item, line, keep_ms)
   outcomes.forget(2)
-  if redis.call('HEXISTS', key.results, item) == 1 then remove({item}) end
+  if redis.call('HEXISTS', key.results, item) == 1 then outcomes.remove({item}) end
   local bytes = redis.call('HINCRBY', key.meta, 'results', #line)
   while bytes > outcomes.KEPT do
     local old = redis.call('ZRANGE', key.result_expiry, 0, 9)
-    bytes = #old > 0 and remove(old) or 0
+    bytes = #old > 0 and outcomes.remove(old) or 0
   end
   redis.call('HSET', key.results, item, line)
   redis.call('ZADD', key.result_expiry, string.format('%.0f', call.partition_now + keep_ms), item)
