@@ -298,6 +298,22 @@ def report_collect(  # noqa: PLR0913  (an argument is an option of the command l
     raise typer.Exit(made.collect(url, out, spark, lossy=lossy, keep=keep))
 
 
+@report.command("erase")
+def report_erase(
+    jid: Annotated[str, typer.Argument(help="The account, a bare JID.")],
+    out: Annotated[str, typer.Option(help="The folder of the history.")],
+    master: Master = None,
+    conf: Conf = None,
+    packages: Packages = "",
+) -> None:
+    """Take an account out of a history: attempts that it made, and what names it as the publisher.
+
+    Example: stanzaq report erase romeo@example.org --out history
+    """
+    made = _reports()
+    raise typer.Exit(made.erase(jid, out, made.Spark(master, conf or (), packages)))
+
+
 @app.command()
 def doctor(
     config: Config = None,

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +67,9 @@ _DAYS: Final = {
     "process_usage": "to_date(timestamp_millis(at_ms))",
 }
 """The day of a row; the other tables have only the last collection's rows."""
+
+_NAMED: Final = {"attempts": ("subscriber", "publisher"), "waiting": ("publisher",)}
+"""The columns with a JID."""
 
 _COMMITS: Final = "commits"
 _KEPT_COMMITS: Final = 10
@@ -166,6 +171,26 @@ class History:
         tidied = self.put(made)
         self.folder.remove_strays({*made.files, *made.retired, MARK}, _COMMITS, now_ms - _KEPT_FOR_READERS_MS)
         return tidied
+
+    def erase(self, jid: str, now: datetime) -> int:
+        """Take out the rows that name an account, by writing their files again without them; returns how many there were."""
+        made, now_ms, count = self.commit, int(now.timestamp() * 1000), 0
+        for name, named in _NAMED.items():
+            theirs = reduce(or_, (F.coalesce(F.split(each, "/")[0] == jid, F.lit(False)) for each in named))  # noqa: FBT003
+            file = F.element_at(F.split(F.input_file_name(), "/"), -1)
+            found = {
+                row["file"]: row["count"]
+                for row in self.table(name).where(theirs).groupBy(file.alias("file")).count().collect()
+            }
+            count += sum(found.values())
+            for path in self.paths(name):
+                folder, _, last = path.rpartition("/")
+                if last in found:
+                    kept = self.read(name, [path]).where(~theirs).coalesce(1)
+                    made = made.exchange([path], self.folder.add(kept, folder), now_ms)
+        if count:
+            self.put(made)
+        return count
 
     def drop_retired(self, now: datetime) -> Commit:
         """Remove the files that nobody reads any more; returns the commit without them."""

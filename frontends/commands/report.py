@@ -19,12 +19,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from broker.analytics import collection, facts, inputs
 from broker.analytics.faults import Unreadable, unreadable
 from broker.analytics.figures import Report
+from broker.analytics.history import open_history
 from broker.analytics.processes import service
 from broker.analytics.quantities import duration
 from broker.analytics.render import console as on_console
 from broker.analytics.render import files
 from broker.analytics.report import Prices, report
 from broker.analytics.session import session
+from broker.model.names import read_bare_jid
 from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS
 from broker.scaling.costs import read_costs
 
@@ -86,6 +88,22 @@ def collect(url: str, out: str, given: Spark = _HERE, *, lossy: bool = False, ke
         with talk.status("starting Spark") as status, session(given.master, settings) as spark:
             found = collection.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
         _show_collected(found, talk)
+
+    return _run(work)
+
+
+def erase(jid: str, out: str, given: Spark = _HERE) -> int:
+    """Take an account out of a history; 1 with one line when that fails."""
+
+    def work(talk: Console) -> None:
+        settings = given.settings()
+        try:
+            account = read_bare_jid(jid)
+        except ValueError as fault:
+            raise Unreadable(str(fault)) from None
+        with talk.status("starting Spark"), session(given.master, settings) as spark:
+            count = open_history(spark, out).erase(account, datetime.now(UTC))
+        Console(highlight=False).print(f"erased: {count:,}")
 
     return _run(work)
 

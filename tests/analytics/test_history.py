@@ -96,6 +96,20 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     found.attempts.unpersist()
 
 
+def test_an_account_is_erased(spark: SparkSession, journals: Journals, queue: Queue, tmp_path: Path) -> None:
+    """The rows that name an account go from each file, and all others stay, also for those who read meanwhile."""
+    out = tmp_path / "history"
+    journals.write(JOBS, 100)
+    queue.publish("waits", by="w@x")
+    queue.publish("stays", by="bob@x")
+    collect(journals.url, str(out), spark=spark)
+    before = open_history(spark, str(out))
+    assert before.erase("w@x", datetime.now(UTC)) == 101
+    after = open_history(spark, str(out))
+    assert (before.table("attempts").count(), after.table("attempts").count()) == (100, 0)
+    assert [row["item"] for row in after.table("waiting").collect()] == ["stays"]
+
+
 def test_old_days(spark: SparkSession, journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Days that ended before a time are taken out at once, and their files are removed when no report reads them any more."""
     out = tmp_path / "history"

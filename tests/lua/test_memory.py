@@ -11,7 +11,7 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"cancel", "complete", "read_outbox", "end_entries", "note_parents",
+    {"cancel", "erase", "complete", "read_outbox", "end_entries", "note_parents",
      "retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "purge", "take_over",
      "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
      "end_delivery", "claim_overdue", "commit", "renew_ownership", "set_group_member",
