@@ -29,7 +29,7 @@ Projects = Mapping[str, Mapping[str, Any]]
 
 LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     # All others take their versions from this one, so it comes first.
-    "dev": ("amqp", "dev", "embedded", "http", "otel", "reload", "rest", "spark", "testing"),
+    "dev": ("amqp", "dev", "embedded", "encryption", "http", "otel", "reload", "rest", "spark", "testing"),
     # For `make demo` and `make dev`: without AMQP, which is compiled.
     "demo": ("http", "testing"),
     "frontend": ("amqp", "otel", "rest"),

@@ -6,6 +6,7 @@ import `broker` or `frontends`. The worker is imported where a program has one: 
 
 from typing import TYPE_CHECKING
 
+from stanzaq.codec import Codec
 from stanzaq.errors import Fenced, StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher.flow import Flow, chain, group
@@ -33,6 +34,7 @@ else:
 
 __all__ = [
     "CallNext",
+    "Codec",
     "Fenced",
     "Flow",
     "Job",

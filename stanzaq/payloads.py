@@ -19,6 +19,7 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
+from stanzaq.codec import JOSE
 from stanzaq.job import Job
 from stanzaq.retry import Reject
 from stanzaq.transport.interface import Content
@@ -99,6 +100,9 @@ def decode(content: Content, wanted: Any) -> Any:  # noqa: ANN401
     """Read a payload as a type; raises Unfit."""
     if wanted is bytes:
         return content.body
+    if _kind(content) == JOSE:
+        msg = "the payload is encrypted, and this program has no key: give the Worker or the Publisher a codec"
+        raise Unfit(msg)
     try:
         if wanted is Any:
             return _decode_by_type(content)

@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
+from stanzaq.codec import Codec
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher import flow, publisher, task
@@ -57,10 +58,11 @@ class Publisher:
         address: str | None = None,
         tls: Tls = "required",
         outbox: str | os.PathLike[str] | None = None,
+        codec: Codec | None = None,
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Does not connect yet."""
         given: dict[str, Any] = {"service": service, "password": password, "address": address, "tls": tls}
-        self._make = partial(publisher.Publisher, url, **given, outbox=outbox)
+        self._make = partial(publisher.Publisher, url, **given, outbox=outbox, codec=codec)
         self._begin()
         _publishers.add(self)
 

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Coroutine
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Final
 
+from stanzaq.codec import PLAIN, Codec
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher.publisher import Publisher
 from stanzaq.transport.interface import Outcome, Sender
@@ -13,8 +15,9 @@ from stanzaq.transport.interface import Outcome, Sender
 class ConnectedPublisher(Publisher):
     """Sends items as long as its connection lasts, and has no outbox."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: Sender, codec: Codec = PLAIN) -> None:
         """Use a sender whose connection is kept by what `start` is given."""
+        self._codec = codec
         self._outbox = self._running = None
         self._sender = sender
         self._sending = set()
@@ -27,8 +30,12 @@ class ConnectedPublisher(Publisher):
         return self._running
 
     async def find_end(self, node: str, id: str) -> Outcome:  # noqa: A002
-        """Return how an item has ended, as its publisher or an owner. Raises StanzaqError, `item-not-found` if it is not kept."""
-        return await self._read_answer(lambda sender: sender.outcome(node, id), f"the end of {id} was read")
+        """Return how an item has ended, as its publisher or an owner. Raises StanzaqError, `item-not-found` if it is not kept.
+
+        Raises Reject for a result that the codec cannot read.
+        """
+        found = await self._read_answer(lambda sender: sender.outcome(node, id), f"the end of {id} was read")
+        return found if found.result is None else replace(found, result=self._codec.decode(found.result, (node,)))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -14,11 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from stanzaq import payloads, schemes
+from stanzaq.codec import PLAIN, Codec
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.publisher import declaring
 from stanzaq.publisher.declaring import check_create
 from stanzaq.queue import Create, Queue
+from stanzaq.retry import Reject
 from stanzaq.transport import traceparent
 from stanzaq.transport.account import Password, Tls
 from stanzaq.transport.interface import (
@@ -84,14 +86,16 @@ def make_item(  # noqa: PLR0913  (what a publisher may ask for)
     regardless: bool = False,
     keep: bool = False,
     confirm: str = "",
+    codec: Codec = PLAIN,
 ) -> Outgoing:
-    """Make an item from the arguments of `publish`; raises TypeError and ValueError."""
+    """Make an item from the arguments of `publish`, with its payload as a `codec` sends it; raises TypeError and ValueError."""
     lives = None if ttl is None else seconds(ttl)
     parents, due = _parents(after), _unix(at, delay)
     hints = Hints(key, seconds(delay), priority, lives, due, reply, parents, regardless, keep, confirm)
     told = {**traceparent.current(), **(headers or {})}
     item = secrets.token_hex(16) if id is None or id == "" else id
-    return Outgoing(secrets.token_hex(16), node, item, payloads.encode(payload), told, hints)
+    content = codec.encode(payloads.encode(payload), node)
+    return Outgoing(secrets.token_hex(16), node, item, content, told, hints)
 
 
 def _parents(after: Iterable[Parent]) -> tuple[tuple[str, str], ...]:
@@ -144,11 +148,18 @@ class _Wait:
 class Reply:
     """An item that was published with `reply=True`."""
 
-    def __init__(self, id: str, ended: Callable[[], Awaitable[Outcome]], running: asyncio.Task[None]) -> None:  # noqa: A002
-        """Wait by `ended`, as long as the publisher is `running`."""
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        ended: Callable[[], Awaitable[Outcome]],
+        running: asyncio.Task[None],
+        decode: Callable[[Content], Content] = lambda result: result,
+    ) -> None:
+        """Wait by `ended`, as long as the publisher is `running`, and `decode` the result."""
         self.id = id
         self._ended = ended
         self._running = running
+        self._decode = decode
 
     async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ANN401, ASYNC109
         """Wait until the item has ended, and return what the worker's handler returned; None if that was nothing.
@@ -178,7 +189,12 @@ class Reply:
         if outcome.state != "acknowledged":
             msg = f"{self.id} is {outcome.state}{f': {outcome.reason}' if outcome.reason else ''}"
             raise StanzaqError(msg, outcome.state)
-        return outcome.result
+        try:
+            return None if outcome.result is None else self._decode(outcome.result)
+        except Reject as fault:
+            # It would be taken for that of the job that waits.
+            msg = f"the result of {self.id} cannot be read: {fault}"
+            raise StanzaqError(msg, "not-acceptable") from fault
 
 
 def _fault(running: asyncio.Task[None], closed: str, kept: str = "") -> BaseException:
@@ -197,6 +213,8 @@ class Publisher:
     the item waits, the repeat replaces it. Once a worker has the item or has completed it, a node with
     `stanzaq#dedupe` = `ignore` ignores the repeat; any other node takes it for a new item.
 
+    A `codec` changes payloads on their way, and results on theirs back: it encrypts them, say.
+
     With an `outbox`, a path, items are in that file until the service has stored them, exactly once: they survive a restart of
     the program, and are sent by the next publisher that uses the file.
     """
@@ -210,8 +228,10 @@ class Publisher:
         address: str | None = None,
         tls: Tls = "required",
         outbox: str | os.PathLike[str] | None = None,
+        codec: Codec | None = None,
     ) -> None:
         """Check the arguments as a worker does; raises ValueError. Connects only in `async with`."""
+        self._codec = codec or PLAIN
         self._account = schemes.account(url, service, password, address, tls)
         self._path = None if outbox is None else Path(outbox)
         self._outbox: Outbox | None = None
@@ -295,10 +315,10 @@ class Publisher:
         Raises StanzaqError if the service refuses, TypeError and ValueError for an unsuitable argument.
         """
         sender, running = self._open()
-        outgoing = make_item(node, payload, reply=reply, **how)
+        outgoing = make_item(node, payload, reply=reply, codec=self._codec, **how)
         item = outgoing.item
         # Before it is sent: the end may come before the answer.
-        answer = Reply(item, sender.reply(node, item), running) if reply else item
+        answer = Reply(item, sender.reply(node, item), running, self._decode_from(node)) if reply else item
         if len(self._sending) >= _MOST:
             msg = f"{_MOST} items wait for the service already: publish {item} later"
             raise StanzaqError(msg, "resource-constraint")
@@ -325,6 +345,10 @@ class Publisher:
         kept = f"{item} is in the outbox, and the next publisher sends it" if await wait.is_kept() else ""
         closed = f"the publisher was closed before {item} was answered: {kept or 'it may be in the queue'}"
         raise _fault(running, closed, kept)
+
+    def _decode_from(self, node: str) -> Callable[[Content], Content]:
+        """Return what reads the results of items of a node."""
+        return lambda result: self._codec.decode(result, (node,))
 
     async def cancel(self, node: str, id: str) -> bool:  # noqa: A002
         """Cancel an item that this account has published, or that is in its own node, even if a worker has it.
@@ -388,7 +412,8 @@ class Publisher:
         }
         when = {name: value for name, value in asked.items() if value}
         # Checked as an item is.
-        item = Outgoing("", node, id, payloads.encode(payload), headers or {}, Hints(key, priority=priority))
+        content = self._codec.encode(payloads.encode(payload), node)
+        item = Outgoing("", node, id, content, headers or {}, Hints(key, priority=priority))
         request = Scheduling(node, id, when, item.content, item.headers, item.hints)
         return await self._read_answer(lambda sender: sender.schedule(request), f"{id} was scheduled")
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 import redis.asyncio as aioredis
 
-from broker import codec
+from broker import codec as envelopes
 from broker.model.commands import Browse, Children, Declare, Describe, Stats
 from broker.model.core import Outlet
 from broker.model.items.items import Envelope, Listed
@@ -29,13 +29,13 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Line, Value
 from broker.settings import CommandSettings, NodeCreation
 from frontends.tools.servers.redis import RedisServer
-from stanzaq import payloads
+from stanzaq.codec import PLAIN, Codec
 from stanzaq.durations import Duration, seconds
 from stanzaq.job import Job
 from stanzaq.publisher.connected import ConnectedPublisher
 from stanzaq.testing.core import OWNER, CoreTransport, ask, content
 from stanzaq.testing.late import LateJob
-from stanzaq.testing.sent import Sent
+from stanzaq.testing.sent import Sent, read_payload
 from stanzaq.worker.hooks import Run
 from stanzaq.worker.worker import Worker
 
@@ -76,8 +76,9 @@ class TestBroker(ConnectedPublisher):
         self._tasks = tuple(declared)
         self._nodes: Mapping[str, Mapping[str, str]] = declared | {**(nodes or {})}
         self._changed = asyncio.Event()
-        self._transport = CoreTransport(self._changed.set, "" if worker is None else worker._group)  # noqa: SLF001
-        super().__init__(self._transport.sender())
+        group, codec = ("", PLAIN) if worker is None else (worker._group, worker._codec)  # noqa: SLF001
+        self._transport = CoreTransport(self._changed.set, group, codec)
+        super().__init__(self._transport.sender(), codec)
         self._faults: list[Exception] = []
         self._worked: list[str] = []
         self._late: LateJob | None = None
@@ -208,8 +209,8 @@ class TestBroker(ConnectedPublisher):
         found = await ask(self._core, f"find {node}", Describe(node, OWNER, as_owner=True))
         assert isinstance(found, Described)
         place = found.record.config.dead_letters_of(node)
-        letters = [codec.unpack(item.envelope) for item in await self._items(place)] if place else []
-        return [_dead_letter(each) for each in letters if each.headers.get("stanzaq-dead-node") == node]
+        letters = [envelopes.unpack(item.envelope) for item in await self._items(place)] if place else []
+        return [_dead_letter(each, self._codec) for each in letters if each.headers.get("stanzaq-dead-node") == node]
 
     async def _items(self, node: str) -> list[Listed]:
         """List the items of a node, which the first dead letter creates: without it there is none."""
@@ -279,8 +280,9 @@ class TestBroker(ConnectedPublisher):
         await asyncio.wait({self._serving})
 
 
-def _dead_letter(envelope: Envelope) -> DeadLetter:
-    told, payload = envelope.headers, payloads.decode(content(envelope), Any)
+def _dead_letter(envelope: Envelope, codec: Codec) -> DeadLetter:
+    told = envelope.headers
+    payload = read_payload(content(envelope), (told.get("stanzaq-dead-node", ""),), codec)
     item, reason, attempts = (told.get(f"stanzaq-dead-{name}", "") for name in ("item", "reason", "attempts"))
     return DeadLetter(item, payload, reason, int(attempts or 0))
 

@@ -44,6 +44,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Ended, Refused, Renewed, Result, Scheduled, ScheduleList
 from frontends.errors import ERRORS
 from frontends.xmpp.errors import wire
+from stanzaq.codec import PLAIN, Codec
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import Release
 from stanzaq.testing.sent import Sent
@@ -124,10 +125,11 @@ def _fault(what: str, condition: str, detail: str) -> StanzaqError:
 class CoreTransport:
     """The transport of a worker; also the door of the core, which sends its items here."""
 
-    def __init__(self, changed: Callable[[], None], group: str) -> None:
+    def __init__(self, changed: Callable[[], None], group: str, codec: Codec = PLAIN) -> None:
         """Call `changed` after each event; `core` must be set before the worker runs, which may be the member of a group."""
         self.core: Core
         self._group = group
+        self._codec = codec
         self.ready = asyncio.Event()
         """The worker has subscribed to its nodes."""
         self._changed = changed
@@ -169,7 +171,7 @@ class CoreTransport:
         if then:
             command = CompleteAndPublish(*about, *told, tuple(_command(each, _WORKER) for each in then))
         done = await self._submit_about_lock(lock, "acknowledge", command) is not None
-        self.sent += map(Sent.read, then if done else ())
+        self.sent += [Sent.read(each, self._codec) for each in then if done]
         return done
 
     async def release(self, lock: Lock, how: Release) -> bool:
@@ -207,7 +209,7 @@ class CoreTransport:
         """Publish an item for somebody. Raises StanzaqError."""
         what = f"publish to {outgoing.node}"
         await self._ask(what, _command(outgoing, by))
-        self.sent.append(Sent.read(outgoing))
+        self.sent.append(Sent.read(outgoing, self._codec))
 
     async def _config(self, node: str) -> NodeConfig:
         found = await self._ask(f"find {node}", Describe(node, _WORKER, as_owner=False))

@@ -1,13 +1,23 @@
 """What a program under test has sent, as values to compare. Must not know who has sent it, or how."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from stanzaq import payloads
+from stanzaq.codec import Codec
+from stanzaq.retry import Reject
 from stanzaq.transport import traceparent
-from stanzaq.transport.interface import TASK, Outgoing
+from stanzaq.transport.interface import TASK, Content, Outgoing
+
+
+def read_payload(content: Content, nodes: Collection[str], codec: Codec) -> Any:  # noqa: ANN401
+    """Return a payload as a handler without a type gets it; if the program cannot read it, its bytes."""
+    try:
+        return payloads.decode(codec.decode(content, nodes), Any)
+    except Reject:
+        return content.body
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +45,14 @@ class Sent:
     reply: bool = False
 
     @classmethod
-    def read(cls, outgoing: Outgoing) -> Self:
+    def read(cls, outgoing: Outgoing, codec: Codec) -> Self:
         """Read an item on its way."""
         _, headers = traceparent.split(outgoing.headers)
         hints = outgoing.hints
         return cls(
             outgoing.node,
             outgoing.item,
-            payloads.decode(outgoing.content, Any),
+            read_payload(outgoing.content, (outgoing.node,), codec),
             task=headers.get(TASK, ""),
             key=hints.key,
             delay=hints.delay,

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from stanzaq import logs, payloads
+from stanzaq.codec import PLAIN, Codec
 from stanzaq.errors import StanzaqError
 from stanzaq.job import Job
 from stanzaq.publisher.connected import ConnectedPublisher, current
@@ -63,9 +64,11 @@ class Runs:
         tasks: Collection[Registration],
         concurrency: int,
         hooks: Hooks = NO_HOOKS,
+        codec: Codec = PLAIN,
     ) -> None:
         """Run `concurrency` jobs at once; further deliveries wait here, under their locks."""
         self._transport = transport
+        self.codec = codec
         self.publisher: ConnectedPublisher | None = None
         self.room = asyncio.Semaphore(concurrency)
         self._callers = Callers(tasks, concurrency)
@@ -351,7 +354,7 @@ class _Run:
         if not self._returned:
             return None
         try:
-            result = payloads.encode(self._returned[0])
+            result = self._runs.codec.encode(payloads.encode(self._returned[0]), self.lock.node)
             if len(result.body) > _RESULT_BYTES:
                 msg = f"it has {len(result.body)} bytes, at most {_RESULT_BYTES} are passed on"
                 raise ValueError(msg)  # noqa: TRY301
@@ -426,11 +429,12 @@ class _Run:
         """Run the handler inside the middleware."""
         delivery, lock, chain = self._delivery, self.lock, self._chain
         try:
-            content = delivery.content
             if PASSED in delivery.headers:
-                content = await passed.read(delivery, self._task.payload, self._runs.find_end)
+                content = await passed.read(delivery, self._task.payload, self._runs.find_end, self._runs.codec)
+            else:
+                content = self._runs.codec.decode(delivery.content, _nodes_of(delivery))
             payload: Any = payloads.decode(content, self._task.payload)
-        except payloads.Unfit as error:
+        except Reject as error:
             # Raised where the handler would be called, inside the middleware. Until then a value: this one has frames.
             payload = payloads.Unfit(*error.args)
         job: Job[Any] = Job(
@@ -458,7 +462,7 @@ class _Run:
 
     async def _publish(self, node: str, payload: Any, **asked: Any) -> str:  # noqa: ANN401
         """Publish an item for the handler, which may have an event loop of its own, in a thread; returns the item's id."""
-        outgoing, loop = make_item(node, payload, **asked), self.task.get_loop()
+        outgoing, loop = make_item(node, payload, codec=self._runs.codec, **asked), self.task.get_loop()
         sending = self._transport.publish(outgoing)
         if asyncio.get_running_loop() is loop:
             await sending
@@ -468,7 +472,7 @@ class _Run:
 
     def _note(self, node: str, payload: Any, **asked: Any) -> str:  # noqa: ANN401
         """Note an item for the acknowledgement; returns its id. Raises ValueError if that has too many, or too large ones."""
-        outgoing = make_item(node, payload, **asked)
+        outgoing = make_item(node, payload, codec=self._runs.codec, **asked)
         if (
             len(self._then) == _MOST_THEN
             or sum(len(each.content.body) for each in [*self._then, outgoing]) > _THEN_BYTES
@@ -504,6 +508,12 @@ class _Run:
         # An owner may have changed the lock time. Both deadlines are by the service's clock, so ours need not agree.
         longer = (deadline - self._deadline).total_seconds() - (asked - self._renewed_at)
         self._lasts, self._deadline, self._renewed_at = max(1.0, self._lasts + longer), deadline, asked
+
+
+def _nodes_of(delivery: Delivery) -> set[str]:
+    """Return where an item may have been published: the service says where it died, and from where it was moved."""
+    told = (delivery.headers.get(name, "") for name in ("stanzaq-dead-node", "stanzaq-moved-from"))
+    return {delivery.lock.node, *filter(None, told)}
 
 
 def _refuse_result(error: Exception) -> TypeError:

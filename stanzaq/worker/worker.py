@@ -11,6 +11,7 @@ from functools import partial
 from types import FrameType
 
 from stanzaq import schemes
+from stanzaq.codec import PLAIN, Codec
 from stanzaq.durations import Duration, seconds
 from stanzaq.errors import StanzaqError
 from stanzaq.logs import show
@@ -41,7 +42,8 @@ class Worker(Router):
     `address` is `host:port` of the XMPP server if it is not in DNS. `concurrency` jobs run at once; `prefetch` more are
     held ready. After `stop` or SIGTERM running jobs have `grace` seconds. With `create="if-missing"` missing nodes are
     created, and with `"update"` those changed whose options differ from what is declared. Workers of a `group` divide the
-    partitions of their nodes among them. Raises ValueError.
+    partitions of their nodes among them. A `codec` changes payloads and results on their way: it encrypts them, say. Raises
+    ValueError.
     """
 
     def __init__(  # noqa: PLR0913  (what users may say)
@@ -57,9 +59,11 @@ class Worker(Router):
         grace: Duration = 30.0,
         create: Create = "never",
         group: str | None = None,
+        codec: Codec | None = None,
     ) -> None:
         """Check the arguments; connects only in `run` or `serve`."""
         super().__init__()
+        self._codec = codec or PLAIN
         self._resize(concurrency, prefetch)
         self._account = schemes.account(url, service, password, address, tls)
         self._group = schemes.check_group(self._account, group)
@@ -116,7 +120,7 @@ class Worker(Router):
         if self._stop.serves:
             msg = "the worker runs already: make another Worker for another loop"
             raise RuntimeError(msg)
-        runs = Runs(transport, self._tasks.values(), self._concurrency, hooks)
+        runs = Runs(transport, self._tasks.values(), self._concurrency, hooks, self._codec)
         with self._stop.watched(runs.begin_no_more) as stopping:
             async with runs.lifespans():
                 await self._work(transport, runs, stopping, grace)
@@ -124,7 +128,7 @@ class Worker(Router):
     async def _work(self, transport: Transport, runs: Runs, stopping: asyncio.Event, grace: float) -> None:
         """Run jobs until `stop`."""
         await runs.start()
-        self._publisher = runs.publisher = ConnectedPublisher(transport.sender())
+        self._publisher = runs.publisher = ConnectedPublisher(transport.sender(), self._codec)
         prepare = partial(self._declare, self._publisher)
         working = self._publisher.start(transport.run(runs, dict.fromkeys(self._queues, self._credit), prepare))
         waiting = asyncio.create_task(stopping.wait())

@@ -134,6 +134,7 @@ _LATE = {
     "asyncpg",
     "boto3",
     "broker",
+    "cryptography",
     "concurrent.futures.process",
     "frontends",
     "multiprocessing",
@@ -177,7 +178,7 @@ def test_names_that_are_imported_late() -> None:
 
 ACCOUNT = "service=None, password=None, address=None, tls='required'"
 SIGNATURES = {
-    Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create='never', group=None)",
+    Worker: f"(url, *, {ACCOUNT}, concurrency=1, prefetch=0, grace=30.0, create='never', group=None, codec=None)",
     Worker.task: "(self, queue, *, name='', retry=None, timeout=None, run_in=None, retry_on=None, never_retry=(),"
     " max_jobs_per_process=None, batch=None, wait=None)",
     Task: "(queue, name='')",
@@ -189,8 +190,8 @@ SIGNATURES = {
     Worker.serve: "(self)",
     Worker.stop: "(self)",
     Publisher.declare: "(self, queue, *, create='if-missing')",
-    Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
-    sync.Publisher: f"(url, *, {ACCOUNT}, outbox=None)",
+    Publisher: f"(url, *, {ACCOUNT}, outbox=None, codec=None)",
+    sync.Publisher: f"(url, *, {ACCOUNT}, outbox=None, codec=None)",
     Retry: "(attempts=None, *, delay='1s', backoff=2.0, limit='10m', jitter=True)",
     Job.renew: "(self)",
     Job.complete: "(self, result=None)",
@@ -212,7 +213,7 @@ def test_public_names() -> None:
     """Issue 23: what a program may import, and what a job has."""
     assert set(stanzaq.__all__) == {
         *("Job", "Publisher", "Reject", "Retry", "StanzaqError", "Worker"),
-        *("CallNext", "Fenced", "Reply", "Router", "Flow", "Queue", "Schedule", "Task", "chain", "group"),
+        *("CallNext", "Codec", "Fenced", "Reply", "Router", "Flow", "Queue", "Schedule", "Task", "chain", "group"),
     }
     fields = [each.name for each in dataclasses.fields(Job) if not each.name.startswith("_")]
     assert fields == [
