@@ -22,7 +22,7 @@ from broker.model import audit
 from broker.model.commands import Associate, Command, Dissociate, Publish, SetQuota
 from broker.model.items.items import Envelope
 from broker.model.nodes.nodes import form_values
-from broker.model.nodes.options import AccessModel, Dedupe, NodeConfig
+from broker.model.nodes.options import MAX_PAYLOAD_BYTES, AccessModel, Dedupe, NodeConfig
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Declared, Refused, Result, refusal_of
 from broker.model.times import moment
@@ -113,8 +113,9 @@ class Audit:
             cursor, flat = await self._server.command("HSCAN", _notes(), cursor, "COUNT", _PAGE)
             for name, text in zip(flat[::2], flat[1::2], strict=True):
                 entry = _Entry(name.decode(), json.loads(text), noted=True)
-                if now_ms - entry.told["ms"] >= ABANDONED_MS:
-                    await self._write(entry)
+                if now_ms - entry.told["ms"] >= ABANDONED_MS and not await self._write(entry):
+                    # Neither will the others.
+                    return
             if int(cursor) == 0:
                 return
 
@@ -169,7 +170,7 @@ class Audit:
         """Publish an entry, once, and drop its note; False if that cannot be done now."""
         told = {"at": moment(entry.told["ms"]), **entry.told}
         del told["ms"]
-        body = json.dumps(told, ensure_ascii=False).encode()
+        body = _encode(told)
         item = codec.pack(Envelope(body, "application/json"))
         # A command that took long may have been found abandoned: how it ended then is an entry of its own.
         name = f"{entry.name}-{told['outcome']}"
@@ -220,6 +221,15 @@ def _compare(before: State, after: State) -> tuple[State, State]:
             if differing := {name: values[name] for name in changed if name in values}:
                 told[section] = differing
     return old, new
+
+
+def _encode(told: dict[str, Any]) -> bytes:
+    """Write an entry; of one that is too large to be published, without what was asked and changed."""
+    body = json.dumps(told, ensure_ascii=False).encode()
+    if len(body) <= MAX_PAYLOAD_BYTES:
+        return body
+    left = {name: value for name, value in told.items() if name not in {"what", "before", "after", "result"}}
+    return json.dumps({**left, "what": {"bytes": len(body)}}, ensure_ascii=False).encode()
 
 
 def _notes() -> str:

@@ -156,9 +156,9 @@ class RedisCore:
 
     async def _occasional_work(self) -> None:
         await self._handlers.exactly_once.finish()
+        await self._libraries.tidy()
         if self._audit:
             await self._audit.finish()
-        await self._libraries.tidy()
 
     # Used by doors.
 

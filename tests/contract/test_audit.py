@@ -87,6 +87,15 @@ async def test_changes(audited: RedisCore, node: str) -> None:
     assert told[0]["subscriber"] == ALICE
 
 
+async def test_a_very_large_change(audited: RedisCore, node: str) -> None:
+    """A change that no entry has room for leaves one that says how large it was."""
+    await audited.ask(Declare(node, ALICE, {}))
+    many = {Jid(f"{'x' * 60}{number}@y"): "member" for number in range(4_000)}
+    assert await audited.ask(Affiliate(node, ALICE, many)) == Done()
+    entry = (await written(audited))[1]
+    assert (entry["command"], entry["outcome"]) == ("Affiliate", "done") and entry["what"]["bytes"] > 500_000
+
+
 async def test_refusals(audited: RedisCore, node: str) -> None:
     """Whoever is refused an administrative command is in the audit, whatever the command."""
     await audited.ask(Declare(node, ALICE, {}))
