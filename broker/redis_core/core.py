@@ -139,8 +139,9 @@ class RedisCore:
         self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._upgrades = Upgrades(self._server, self._store, self.name)
-        drains = settings.drain_seconds
-        self._details = FrontendDetails(self._server, self.name, door or "xmpp", self._heartbeat.now_ms, drains)
+        self._details = FrontendDetails(
+            self._server, self.name, door or "xmpp", self._heartbeat.now_ms, settings.drain_seconds
+        )
         self._usage = UsageSamples(self._server, door or "xmpp", self.name, self.metrics.tally)
         self._libraries = Libraries(self._server)
         self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._occasional_work)

@@ -35,7 +35,7 @@ from broker.redis_core import audit as audit_module
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.rows import ROWS
 from tests.contract.conftest import MakeCore, Store
-from tests.contract.test_administration import Shell
+from tests.contract.shell import Shell
 from tests.operations import EXAMPLES, shape
 
 ADMIN, ALICE, EVE = Jid("root@x/desk"), Jid("alice@x/home"), Jid("eve@y/phone")
@@ -198,7 +198,7 @@ async def test_the_name_is_taken(make_core: MakeCore, store: Store, node: str) -
 @pytest.fixture
 def shell(audited: RedisCore, store: Store) -> Shell:
     """Return a shell beside a frontend."""
-    shell = Shell(store)
+    shell = Shell(store.url)
     shell.environment["STANZAQ_AUDIT"] = "true"
     return shell
 

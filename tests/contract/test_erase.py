@@ -27,7 +27,7 @@ from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Refused, Replay
 from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore, Store
-from tests.contract.test_administration import Shell
+from tests.contract.shell import Shell
 
 ADMIN, ALICE, EVE = Jid("root@x/desk"), Jid("alice@x/home"), Jid("eve@y/phone")
 BARE = bare_jid(EVE)
@@ -67,7 +67,7 @@ async def test_a_whole_service(audited: tuple[RedisCore, Door], store: Store, no
     """All is counted first; it goes, and what is held only when that is said; the audit has no content of it."""
     core, door = audited
     await fill(core, door, node)
-    shell = Shell(store)
+    shell = Shell(store.url)
     shell.environment |= {"STANZAQ_AUDIT": "true", "STANZAQ_ADMINS": bare_jid(ADMIN)}
     asked, wrong, looked, erased, again = await shell.several(
         ("erase", BARE),

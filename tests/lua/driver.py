@@ -58,6 +58,7 @@ NOTICES: Final = {
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "revision": "",
+    "format": "9",
     "frontend": "f1",
     "dedupe": "overwrite",
     "dedupe_ms": "600000",

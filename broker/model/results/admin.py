@@ -152,6 +152,15 @@ class QuotaList:
 
 
 AdminResult = (
-    InspectedItems | MovedItems | Released | Overviewed | History | FrontendList | Disconnected | Restored | QuotaList | Erased
+    InspectedItems
+    | MovedItems
+    | Released
+    | Overviewed
+    | History
+    | FrontendList
+    | Disconnected
+    | Restored
+    | QuotaList
+    | Erased
 )
 """Outcomes of administrators' and owners' commands."""

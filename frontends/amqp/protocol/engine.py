@@ -169,7 +169,7 @@ class Engine:
     @property
     def client(self) -> str:
         """The peer's program: product, version and container of its open; empty before that."""
-        told = read_properties(self._connection.remote_properties)
+        told = read_properties(self._connection)
         name = "/".join(str(told[each]) for each in ("product", "version") if each in told)
         container = self._connection.remote_container or ""
         return f"{name} ({container})" if name else container

@@ -76,7 +76,7 @@ class ProtonLink:
     @property
     def properties(self) -> dict[str, Any]:
         """The properties in the peer's request."""
-        return read_properties(self._link.remote_properties)
+        return read_properties(self._link)
 
     @property
     def filters(self) -> dict[str, Filter]:
@@ -367,10 +367,11 @@ def _reading() -> Iterator[None]:
         raise Fault(DECODE, "the properties or filters of the link cannot be read") from wrong
 
 
-def read_properties(said: Any) -> dict[str, Any]:  # noqa: ANN401  (proton's)
-    """Return a peer's properties by their names; raises Fault if they cannot be read."""
+def read_properties(endpoint: Any) -> dict[str, Any]:  # noqa: ANN401  (proton's)
+    """Return a peer's properties of a link or a connection by their names; raises Fault if they cannot be read."""
     with _reading():
-        return {str(name): value for name, value in _mapping(said).items()}
+        # Proton decodes them here.
+        return {str(name): value for name, value in _mapping(endpoint.remote_properties).items()}
 
 
 def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any AMQP type)
