@@ -26,7 +26,7 @@ from broker.model.commands import (
 from broker.model.items.hints import Hints
 from broker.model.items.items import Envelope, ItemDetails
 from broker.model.names import Jid
-from broker.model.nodes.nodes import form_values
+from broker.model.nodes.nodes import Affiliation, form_values
 from broker.model.nodes.schedules import Schedule, ScheduleState
 from broker.model.nodes.tree import COLLECTION
 from broker.model.results import (
@@ -135,6 +135,31 @@ async def test_everything_arrives(  # noqa: PLR0917  (fixtures)
     assert (status.schedule, status.maker, status.state) == (schedule, "alice@x", ScheduleState.PAUSED)
     assert status.item is not None
     assert (status.item.envelope, status.item.key, status.item.hints) == (item, "k", Hints(priority=2))
+
+
+async def test_who_owns_it_no_longer(
+    target: RedisServer, core: RedisCore, make_core: MakeCore, store: Store, node: str, tmp_path: Path
+) -> None:
+    """Whoever created a node and lost it, or is an outcast since, gets nothing by an import, not even for a moment."""
+    mallory = Jid("mallory@y")
+    nodes = {f"{node}-lost": "none", f"{node}-cast": "outcast"}
+    for name, affiliation in nodes.items():
+        assert await core.ask(Declare(name, mallory, {})) == Declared(name)
+        assert await core.ask(Affiliate(name, mallory, {Jid("bob@x"): "owner"})) == Done()
+        assert await core.ask(Affiliate(name, Jid("bob@x"), {mallory: affiliation})) == Done()
+    (exported,) = await Shell(store.url).several(("export", *nodes))
+    assert exported.code == 0, exported
+    file = tmp_path / "file"
+    file.write_text(exported.out)
+    first, second = await Shell(target.url).several(("import", str(file)), ("import", str(file)))
+    assert (first.code, second.code) == (0, 0), (first, second)
+    there, _ = await make_core(target.url)
+    for name, affiliation in nodes.items():
+        described = await there.ask(Describe(name, Jid("bob@x"), as_owner=True))
+        assert isinstance(described, Described), described
+        rights = described.record.affiliations
+        assert rights[Jid("bob@x")] is Affiliation.OWNER and described.record.creator == "bob@x"
+        assert rights.get(mallory, Affiliation.NONE).value == affiliation
 
 
 async def killed_import(target: RedisServer, file: Path, node: str) -> int:

@@ -11,7 +11,7 @@ from broker.model.commands import InspectItems
 from broker.model.core import Core
 from broker.model.items.items import ItemDetails
 from broker.model.names import Jid
-from broker.model.nodes.nodes import Affiliation, form_values
+from broker.model.nodes.nodes import form_values
 from broker.model.nodes.options import BY_NAME
 from broker.model.nodes.schedules import ScheduleState, ScheduleStatus
 from broker.model.problems import Problem
@@ -78,11 +78,10 @@ async def _find(core: Core, node: str, admins: tuple[Jid, ...]) -> Present:
 
 def _node_line(there: Present) -> export_file.NodeLine:
     record = there.record
-    owners = [jid for jid, affiliation in there.affiliations.items() if affiliation == Affiliation.OWNER.value]
     return export_file.NodeLine(
         node=record.name,
         incarnation=record.incarnation,
-        owner=record.creator or owners[0],
+        owner=record.creator or ADMINISTRATOR,
         collection=record.parent,
         options={
             fields.short_name(name): text

@@ -124,10 +124,14 @@ def _read(name: str, lines: BinaryIO, defaults: NodeConfig) -> Iterator[_Node | 
 def _declaration(line: NodeLine) -> Declaration:
     options = {fields.find_option(name): (text,) for name, text in line.options.items()}
     rights = read_rights(line.affiliations)
+    # Whoever has created it may own it no longer, and must not while an import is interrupted either.
+    creator = Jid(line.owner)
+    owners = [jid for jid, each in rights.items() if each == Affiliation.OWNER.value]
+    owner = creator if creator in owners else next(iter(owners), ADMINISTRATOR)
     schedules = {each.words.get("id", ""): _schedule(line, each) for each in line.schedules}
     paused = frozenset(each.words["id"] for each in line.schedules if each.paused)
     return Declaration(
-        line.node, Jid(line.owner), options | {COLLECTION: (line.collection,)}, rights, schedules, paused
+        line.node, owner, options | {COLLECTION: (line.collection,)}, rights, schedules, paused
     )
 
 
