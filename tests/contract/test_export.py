@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ async def items(core: RedisCore, node: str) -> list[ItemDetails]:
 
 def told(one: ItemDetails) -> tuple[Any, ...]:
     """Return what an import keeps of an item."""
-    return (one.item_id, one.partition, one.publisher, one.key, one.priority, one.envelope)
+    named = one.item_id != f"{one.partition}-{one.position}"
+    return (named and one.item_id, one.partition, one.publisher, one.key, one.priority, one.envelope)
 
 
 async def test_everything_arrives(  # noqa: PLR0917  (fixtures)
@@ -178,30 +180,62 @@ async def killed_import(target: RedisServer, file: Path, node: str) -> int:
 def write_export(file: Path, node: str, count: int) -> list[str]:
     """Write an export of a queue with so many items; returns their ids."""
     names = [f"item-{number}" for number in range(count)]
+    write_items(file, node, {f"{number}-1": name for number, name in enumerate(names)})
+    return names
+
+
+def write_items(file: Path, node: str, named: Mapping[str, str], **options: str) -> None:
+    """Write an export of a queue with these items by position."""
     lines: list[export_file.Line] = [
         export_file.Head(version=export_file.VERSION),
         export_file.NodeLine(
             node=node,
             incarnation="0",
             owner="alice@x",
-            options={"access_model": "open"},
+            options={"access_model": "open", **options},
             affiliations={"alice@x": "owner"},
         ),
         *(
             export_file.ItemLine(
                 item=name,
                 partition=0,
-                position=f"{number}-1",
+                position=position,
                 publisher="bob@x",
                 content_type="text/plain",
                 payload="x" * 200,
             )
-            for number, name in enumerate(names)
+            for position, name in named.items()
         ),
-        export_file.EndLine(nodes=1, items=count),
+        export_file.EndLine(nodes=1, items=len(named)),
     ]
     file.write_bytes(b"".join(map(export_file.write_line, lines)))
-    return names
+
+
+async def test_an_id_that_is_anothers(target: RedisServer, make_core: MakeCore, node: str, tmp_path: Path) -> None:
+    """An item whose id the service has made is no stranger's of that id in the other store; a repeat adds nothing."""
+    core, _ = await make_core(target.url)
+    assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
+    await published(core, node, None, Envelope(b"stranger", "text/plain"))
+    (stranger,) = await items(core, node)
+    write_items(tmp_path / "file", node, {stranger.position: stranger.item_id, "5-1": "named"})
+    once = ("import", str(tmp_path / "file"))
+    first, second = await Shell(target.url).several(once, once)
+    assert (first.err, second.err) == ("stanzaq: 2 imported\n", "stanzaq: 2 there already\n"), (first, second)
+    here, arrived, named = await items(core, node)
+    assert here == stranger and named.item_id == "named"
+    assert codec.unpack(arrived.envelope).body == b"x" * 200 and arrived.item_id == f"0-{arrived.position}"
+
+
+async def test_a_full_node(target: RedisServer, make_core: MakeCore, node: str, tmp_path: Path) -> None:
+    """Nothing is dropped for an import, also where the oldest makes room for a publish."""
+    core, _ = await make_core(target.url)
+    options = {"pubsub#max_items": ("1",), "pubsub#publish_node_full": ("retract-oldest",)}
+    assert await core.ask(Declare(node, ALICE, options)) == Declared(node)
+    await published(core, node, "own", Envelope(b"own", "text/plain"))
+    write_items(tmp_path / "file", node, {"5-1": "theirs"}, max_items="1", publish_node_full="retract-oldest")
+    done = await Shell(target.url)("import", str(tmp_path / "file"))
+    assert done.code == 1 and f"{node}, item theirs: " in done.err and "run the import again" in done.err, done
+    assert [one.item_id for one in await items(core, node)] == ["own"]
 
 
 async def resumes(make_core: MakeCore, target: RedisServer, node: str, file: Path, count: int) -> int:

@@ -10,7 +10,7 @@ from broker.model.items.items import ItemDetails, LockDetails
 from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
-from broker.model.nodes.options import Dedupe
+from broker.model.nodes.options import Dedupe, WhenFull
 from broker.model.results import Erased, Published, Refused, Released
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,
@@ -77,7 +77,7 @@ def _import_arguments(command: ImportItem, record: NodeRecord) -> Values:
     config = record.config
     # Items of a queue differ by their ids; entries of a log may share one.
     dedupe = Dedupe.IGNORE if config.queueing else Dedupe.OVERWRITE
-    own = {"dedupe": dedupe.value, "publish_rate": "", "once_ms": IMPORTED_MS}
+    own = {"dedupe": dedupe.value, "publish_rate": "", "once_ms": IMPORTED_MS, "node_full": WhenFull.REJECT.value}
     return {**intake(command, record), **own} | ({} if config.dedupe is dedupe else {"dedupe_ms": 0})
 
 

@@ -148,8 +148,8 @@ def _command(node: _Node, line: ItemLine) -> ImportItem | None:
     envelope = line.envelope()
     if line.ends_ms and ttl_ms <= delay_ms:
         return None
-    # The service has named an entry of a log by its place there: here it is at another one.
-    named = node.config.queueing or line.item != f"{line.partition}-{line.position}"
+    # The service has named an item by its place there: here it is at another one, and another item may have that name.
+    named = line.item != f"{line.partition}-{line.position}"
     return ImportItem(
         node.declaration.node,
         ADMINISTRATOR,
