@@ -131,11 +131,13 @@ async def test_nothing_half_done(server: RedisServer, make_core: MakeCore, tmp_p
     """Issue 56: what a node that is there cannot become is refused before any change, in one sentence."""
     core, _ = await make_core(server.url, admins="alice@x")
     assert await core.ask(Declare("old", ALICE, {})) == Declared("old")
+    assert await core.ask(Declare("above", ALICE, {"pubsub#node_type": ("collection",)})) == Declared("above")
     files = {}
     for name, (old, sentence) in {
         "partitions": ("{partitions: 3}", "old: it has 1 partitions for good"),
         "log": ("{queueing: no}", "old: pubsub#queueing: a queue stays a queue"),
         "together": ("{ordered: yes, fair: publisher}", "old: stanzaq#fair: turns of publishers"),
+        "type": ("{}\n  above: {lock: 5m}", "above: stanzaq#lock_seconds is not a field of a collection"),
         "collection": ("{collection: nothing}", "old: the collection nothing is neither there nor in the file"),
     }.items():
         file = tmp_path / f"{name}.yaml"
@@ -193,6 +195,8 @@ BAD = [
     ("payload:", "overlap: queue #", "line 12, queues.jobs.schedules.report: a schedule has a payload, and"),
     ("headers: {a: b}", "headers: [a]", "line 17, queues.jobs.schedules.report.headers: write names and values"),
     ("nodes: 20", "nods: 20", "line 28, quotas.default: nods is not part of a quota"),
+    ("default:", "e@x@y:", "line 28, quotas.e@x@y: 'e@x@y' is neither a bare JID nor a domain"),
+    ("quotas:", "quotas:\n  Default: {nodes: 1}", "line 29, quotas.default: default is given twice"),
     ("quotas:", "quota:", "line 27, quota: this is none of queues, quotas"),
     ("queues:", "- queues:", "line 1, the file: write names and values"),
     ("  history:", '  "hi\\x07story":', "line 23, queues.hi\x07story: a node's name has"),
@@ -215,6 +219,12 @@ def test_the_example() -> None:
     text = Path("docs/operations.md").read_text("utf-8").partition("## Queues in a file")[2]
     declared = read("F", text.partition("```yaml\n")[2].partition("```")[0].encode(), None, NodeConfig())
     assert [each.node for each in declared.nodes] == ["pictures", "thumbnails"]
+
+
+def test_subjects_of_quotas() -> None:
+    """A subject is that which the service keeps, so what is applied again is what is there."""
+    declared = read("F", b"quotas: {Example.org: {nodes: 1}, default: {nodes: 2}}", ALICE, NodeConfig())
+    assert declared.quotas is not None and [*declared.quotas] == ["example.org", "default"]
 
 
 def test_without_an_owner() -> None:

@@ -18,7 +18,7 @@ from broker.model.nodes.nodes import change_config
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.quotas import Quota
 from broker.model.nodes.tree import COLLECTION, tree_request
-from broker.model.problems import Problem
+from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Overviewed, QuotaList, Refused
 from broker.redis_core.records.validation import check_conversion, check_options
 from broker.settings import load_command
@@ -114,7 +114,10 @@ def _new_config(wanted: Declaration, there: Present | None, defaults: NodeConfig
     if there is None:
         return wanted.check(defaults)
     before = there.record.config
-    after = change_config(before, tree_request(wanted.options)[0])
+    try:
+        after = change_config(before, tree_request(wanted.options)[0])
+    except MalformedRequest as wrong:
+        _refuse(wanted.node, wrong.problem, wrong.detail)
     if before.partitions != after.partitions:
         text = f"it has {before.partitions} partitions for good: make a node of {after.partitions}, and move its items there"
         _refuse(wanted.node, Problem.NOT_ACCEPTABLE, text)

@@ -18,7 +18,7 @@ from broker.model.commands import PutSchedule
 from broker.model.items.headers import size as header_bytes
 from broker.model.items.headers import validate_headers
 from broker.model.items.hints import USUAL_PRIORITY, Hints
-from broker.model.names import Jid, read_bare_jid
+from broker.model.names import Jid, read_account_or_domain, read_bare_jid
 from broker.model.nodes.nodes import Affiliation, change_config
 from broker.model.nodes.options import BY_NAME, NodeConfig
 from broker.model.nodes.quotas import Quota
@@ -148,11 +148,14 @@ def read(name: str, text: bytes, owner: Jid | None, defaults: NodeConfig) -> Dec
 def _quotas(reader: _Reader, file: Mapping[str, Any]) -> dict[str, Quota] | None:
     if "quotas" not in file:
         return None
-    found = {}
-    for subject, limits in reader.mapping(file["quotas"], ("quotas",)).items():
-        path = ("quotas", subject)
+    found = dict[str, Quota]()
+    for name, limits in reader.mapping(file["quotas"], ("quotas",)).items():
+        path = ("quotas", name)
         with reader.at(*path):
-            found[subject] = Quota.read({name: str(value) for name, value in reader.mapping(limits, path).items()})
+            subject = read_account_or_domain(name)
+            if subject in found:
+                reader.refuse(path, f"{subject} is given twice")
+            found[subject] = Quota.read({limit: str(value) for limit, value in reader.mapping(limits, path).items()})
     return found
 
 
