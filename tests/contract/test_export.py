@@ -139,7 +139,7 @@ async def test_everything_arrives(  # noqa: PLR0917  (fixtures)
     assert (status.item.envelope, status.item.key, status.item.hints) == (item, "k", Hints(priority=2))
 
 
-async def test_who_owns_it_no_longer(
+async def test_who_owns_it_no_longer(  # noqa: PLR0917  (fixtures)
     target: RedisServer, core: RedisCore, make_core: MakeCore, store: Store, node: str, tmp_path: Path
 ) -> None:
     """Whoever created a node and lost it, or is an outcast since, gets nothing by an import, not even for a moment."""

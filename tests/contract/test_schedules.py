@@ -544,6 +544,23 @@ async def test_repeats(cores: list[Frontend], node: str) -> None:
     assert (resumed.state, resumed.next_ms, resumed.published) == (ScheduleState.ACTIVE, NOON + 30 * SECOND, 0)
 
 
+async def test_made_paused(cores: list[Frontend], node: str) -> None:
+    """A schedule is made paused by one command, so that it never runs in between; another one resumes it as it is."""
+    core, clock = cores[0].core, cores[0].clock
+    await core.ask(Declare(node, ALICE, {}))
+    made = await accepted(core, replace(put(node, every="10s"), paused=True))
+    assert made.state is ScheduleState.PAUSED
+    clock.now_ms += MINUTE
+    await cores[1].fire(node)
+    assert await accepted(core, replace(put(node, every="10s"), paused=True)) == made
+    assert await accepted(core, put(node, every="10s")) == made
+    resumed = await accepted(core, replace(put(node, every="10s"), paused=False))
+    assert (resumed.state, resumed.missed) == (ScheduleState.ACTIVE, 0)
+    assert resumed.next_ms == NOON + 70 * SECOND
+    replaced = await accepted(core, replace(put(node, every="20s"), paused=True))
+    assert (replaced.state, replaced.published) == (ScheduleState.PAUSED, 0)
+
+
 async def test_replaced_while_publishing(cores: list[Frontend], node: str) -> None:
     """A change of a schedule that has begun to publish finishes that first: the item is the old one, and comes once."""
     core, clock = cores[0].core, cores[0].clock

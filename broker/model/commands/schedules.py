@@ -8,7 +8,10 @@ from broker.model.nodes.schedules import Schedule
 
 @frozen
 class PutSchedule:
-    """Make a schedule, or replace the one with its id; the item is as in `Publish`."""
+    """Make a schedule, or replace the one with its id; the item is as in `Publish`.
+
+    With `paused` it is as in `PauseSchedule`; without, as the one that it replaces, and a new one runs.
+    """
 
     node: str
     sender: Jid
@@ -17,6 +20,7 @@ class PutSchedule:
     body_bytes: int
     key: str = ""
     hints: Hints = NO_HINTS
+    paused: bool | None = None
 
 
 @frozen

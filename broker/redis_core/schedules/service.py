@@ -45,9 +45,11 @@ class Schedules:
 
         def change(stored: Stored) -> ScheduleRecord | Result:
             before = stored.record
+            was_paused = before is not None and before.paused
+            paused = was_paused if command.paused is None else command.paused
             same = before is not None and (before.schedule, before.key, before.hints) == (schedule, command.key, hints)
             if before is not None and same and stored.item == command.envelope:
-                return Scheduled(before.status())
+                return _switch(before, stored.at_ms, paused=paused)
             anchor = stored.at_ms // 1000 * 1000
             first = Timetable(schedule, anchor).next_after(stored.at_ms)
             if first is None:
@@ -60,7 +62,7 @@ class Schedules:
                 hints,
                 anchor,
                 first,
-                paused=before is not None and before.paused,
+                paused=paused,
                 last=None if before is None else before.last,
             )
 
@@ -76,9 +78,7 @@ class Schedules:
         def change(stored: Stored) -> ScheduleRecord | Result:
             if stored.record is None:
                 return _UNKNOWN
-            if stored.record.paused == command.paused:
-                return Scheduled(stored.record.status())
-            return stored.record.switch(stored.at_ms, paused=command.paused)
+            return _switch(stored.record, stored.at_ms, paused=command.paused)
 
         return await self._change(command, command.id, change)
 
@@ -169,3 +169,8 @@ class Schedules:
         else:
             taken = await self._storage.replace(node, stored, record.note_fired(fired))
         return taken if isinstance(taken, Refused) else None
+
+
+def _switch(record: ScheduleRecord, now_ms: int, *, paused: bool) -> ScheduleRecord | Scheduled:
+    """Pause or resume, or answer that there is nothing to change."""
+    return Scheduled(record.status()) if record.paused is paused else record.switch(now_ms, paused=paused)

@@ -142,9 +142,8 @@ async def _quotas(core: Core, wanted: Mapping[str, Quota] | None) -> list[_Step]
             continue
         kind = Kind.ADD if now is None else Kind.REMOVE if then is None else Kind.ALTER
         text = "is cleared" if then is None else f"becomes {_write_quota(then)}"
-        change = Change(
-            kind, text + (f", was {_write_quota(now)}" if now else ""), (SetQuota(ADMINISTRATOR, subject, then),)
-        )
+        text += f", was {_write_quota(now)}" if now else ""
+        change = Change(kind, text, SetQuota(ADMINISTRATOR, subject, then))
         steps.append(_Step(f"quota of {subject}", change))
     return steps
 
@@ -164,7 +163,7 @@ async def _surplus(core: Core, owners: set[Jid], kept: set[str]) -> list[_Step]:
             if record.creator in owners and record.name not in kept:
                 items = counted.waiting + counted.in_flight + counted.dying + counted.kept
                 delete = Delete(record.name, ADMINISTRATOR)
-                steps.append(_Step(record.name, Change(Kind.REMOVE, f"is deleted, with {items} items", (delete,))))
+                steps.append(_Step(record.name, Change(Kind.REMOVE, f"is deleted, with {items} items", delete)))
         first += _PAGE
         if first >= page.total:
             return steps

@@ -1,7 +1,7 @@
 """What nodes are to be like, and what would have to change for that. Must not know any file.
 
 A declaration is a node's options, rights and schedules. Compared with the node that is there, or is not, it gives changes: each
-with what it does, in words, and the commands that do it.
+with what it does, in words, and the command that does it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,6 @@ from broker.model.commands import (
     Declare,
     Describe,
     ListSchedules,
-    PauseSchedule,
     PutSchedule,
     RemoveSchedule,
 )
@@ -39,7 +38,7 @@ _RIGHTS: Final = tuple(each.value for each in Affiliation if each is not Affilia
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A node: its options by wire name, the affiliations of bare JIDs, and its schedules by id, of which some are `paused`.
+    """A node: its options by wire name, the affiliations of bare JIDs, and its schedules by id, which say if they are paused.
 
     A new node belongs to `owner`. Without affiliations or schedules it is declared as it is.
     """
@@ -49,7 +48,6 @@ class Declaration:
     options: Mapping[str, tuple[str, ...]]
     affiliations: Mapping[Jid, str] | None = None
     schedules: Mapping[str, PutSchedule] | None = None
-    paused: frozenset[str] = frozenset()
 
     def check(self, defaults: NodeConfig) -> NodeConfig:
         """Return the configuration of a new node; raises MalformedRequest for what none can have."""
@@ -102,16 +100,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a node: what it does, and the commands for it, in their order."""
+    """A change of a node: what it does, and the command for it."""
 
     kind: Kind
     text: str
-    commands: tuple[Command, ...]
+    command: Command
 
     @property
     def publishes(self) -> bool:
         """Whether the node begins to publish by itself."""
-        return isinstance(self.commands[0], PutSchedule)
+        return isinstance(self.command, PutSchedule)
 
 
 async def find(core: Core, node: str, admins: tuple[Jid, ...]) -> Present | None:
@@ -146,7 +144,7 @@ async def _schedules(core: Core, record: NodeRecord) -> dict[str, ScheduleStatus
 def changes(wanted: Declaration, there: Present | None) -> Iterator[Change]:
     """Compare a node with its declaration. Raises MalformedRequest for an option that is none, or has no such value."""
     if there is None:
-        yield Change(Kind.ADD, "is created", (Declare(wanted.node, wanted.owner, wanted.options),))
+        yield Change(Kind.ADD, "is created", Declare(wanted.node, wanted.owner, wanted.options))
     else:
         yield from _options(wanted, there.record)
     if wanted.affiliations is not None:
@@ -154,7 +152,7 @@ def changes(wanted: Declaration, there: Present | None) -> Iterator[Change]:
         hidden = frozenset[Jid]() if there is None else there.administrators
         yield from _affiliations(wanted.node, wanted.affiliations, rights, hidden)
     if wanted.schedules is not None:
-        yield from _schedule_changes(wanted, wanted.schedules, {} if there is None else there.schedules)
+        yield from _schedule_changes(wanted.node, wanted.schedules, {} if there is None else there.schedules)
 
 
 def _options(wanted: Declaration, record: NodeRecord) -> Iterator[Change]:
@@ -166,7 +164,7 @@ def _options(wanted: Declaration, record: NodeRecord) -> Iterator[Change]:
         for name, values in differing.items()
     ]
     if differing:
-        yield Change(Kind.ALTER, ", ".join(texts), (Configure(wanted.node, ADMINISTRATOR, differing),))
+        yield Change(Kind.ALTER, ", ".join(texts), Configure(wanted.node, ADMINISTRATOR, differing))
 
 
 def _differs(name: str, values: tuple[str, ...], record: NodeRecord) -> bool:
@@ -192,36 +190,30 @@ def _affiliations(
             Kind.ALTER: f"{jid} changes from {now} to {then}",
             Kind.REMOVE: f"{jid} is no longer {now}",
         }[kind]
-        yield Change(kind, text, (Affiliate(node, ADMINISTRATOR, {jid: then or Affiliation.NONE.value}),))
+        yield Change(kind, text, Affiliate(node, ADMINISTRATOR, {jid: then or Affiliation.NONE.value}))
 
 
 def _schedule_changes(
-    wanted: Declaration, schedules: Mapping[str, PutSchedule], there: Mapping[str, ScheduleStatus]
+    node: str, wanted: Mapping[str, PutSchedule], there: Mapping[str, ScheduleStatus]
 ) -> Iterator[Change]:
-    for name in sorted({*schedules, *there}):
-        put, now, paused = schedules.get(name), there.get(name), name in wanted.paused
+    for name in sorted({*wanted, *there}):
+        put, now = wanted.get(name), there.get(name)
         if put is None:
-            yield Change(
-                Kind.REMOVE,
-                f"the schedule {name} is deleted",
-                (RemoveSchedule(wanted.node, ADMINISTRATOR, name),),
-            )
-            continue
-        switch = PauseSchedule(wanted.node, ADMINISTRATOR, name, paused=paused)
-        if now is None:
-            yield Change(Kind.ADD, f"the schedule {name} is made", (put, switch) if paused else (put,))
-        elif not _is_same(put, now) or paused is not (now.state is ScheduleState.PAUSED):
-            yield Change(Kind.ALTER, f"the schedule {name} changes", (put, switch))
+            yield Change(Kind.REMOVE, f"the schedule {name} is deleted", RemoveSchedule(node, ADMINISTRATOR, name))
+        elif now is None:
+            yield Change(Kind.ADD, f"the schedule {name} is made", put)
+        elif not _is_same(put, now):
+            yield Change(Kind.ALTER, f"the schedule {name} changes", put)
 
 
 def _is_same(put: PutSchedule, now: ScheduleStatus) -> bool:
     item = now.item
     assert item is not None
-    return (put.schedule, put.envelope, put.key, put.hints) == (now.schedule, item.envelope, item.key, item.hints)
+    there = (now.schedule, item.envelope, item.key, item.hints, now.state is ScheduleState.PAUSED)
+    return (put.schedule, put.envelope, put.key, put.hints, put.paused) == there
 
 
 async def carry_out(core: Core, node: str, change: Change) -> None:
     """Make a change; raises Unwilling, which names the node."""
-    for command in change.commands:
-        if refused := refusal_of(await core.ask(command)):
-            raise Unwilling(replace(refused, detail=f"{node}: {refused.detail or refused.problem.value}"))
+    if refused := refusal_of(await core.ask(change.command)):
+        raise Unwilling(replace(refused, detail=f"{node}: {refused.detail or refused.problem.value}"))

@@ -184,7 +184,6 @@ def _node(reader: _Reader, node: str, value: object, owner: Jid | None) -> Decla
         for jid, each in reader.mapping(given["affiliations"], (*path, "affiliations")).items():
             with reader.at(*path, "affiliations", jid):
                 rights |= read_rights({jid: str(each)})
-    paused = set()
     if "schedules" in given:
         schedules = {}
         for name, each in reader.mapping(given["schedules"], (*path, "schedules")).items():
@@ -193,9 +192,7 @@ def _node(reader: _Reader, node: str, value: object, owner: Jid | None) -> Decla
             headers = reader.mapping(said.get("headers"), (*at, "headers"))
             with reader.at(*at):
                 schedules[name] = _schedule(node, name, said, headers)
-            if said.get("paused"):
-                paused.add(name)
-    return Declaration(node, owner, options, rights, schedules, frozenset(paused))
+    return Declaration(node, owner, options, rights, schedules)
 
 
 def _options(reader: _Reader, path: _Path, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -240,4 +237,5 @@ def _schedule(node: str, name: str, said: Mapping[str, Any], named: Mapping[str,
     headers = validate_headers((key, str(text)) for key, text in named.items())
     envelope = codec.pack(payloads.make_envelope(body, str(said.get("type") or payloads.JSON), headers))
     hints, size = Hints.validate(None, priority, None), len(body) + header_bytes(headers)
-    return PutSchedule(node, ADMINISTRATOR, schedule, envelope, size, str(said.get("key") or ""), hints)
+    key, paused = str(said.get("key") or ""), bool(said.get("paused"))
+    return PutSchedule(node, ADMINISTRATOR, schedule, envelope, size, key, hints, paused)

@@ -129,10 +129,7 @@ def _declaration(line: NodeLine) -> Declaration:
     owners = [jid for jid, each in rights.items() if each == Affiliation.OWNER.value]
     owner = creator if creator in owners else next(iter(owners), ADMINISTRATOR)
     schedules = {each.words.get("id", ""): _schedule(line, each) for each in line.schedules}
-    paused = frozenset(each.words["id"] for each in line.schedules if each.paused)
-    return Declaration(
-        line.node, owner, options | {COLLECTION: (line.collection,)}, rights, schedules, paused
-    )
+    return Declaration(line.node, owner, options | {COLLECTION: (line.collection,)}, rights, schedules)
 
 
 def _schedule(node: NodeLine, line: ScheduleLine) -> PutSchedule:
@@ -140,7 +137,7 @@ def _schedule(node: NodeLine, line: ScheduleLine) -> PutSchedule:
     maker = Jid(line.by) if node.affiliations.get(line.by) == Affiliation.OWNER.value else ADMINISTRATOR
     hints = Hints.validate(line.delay_ms or None, line.priority, line.ttl_ms or None)
     size = len(line.body) + header_bytes(line.headers)
-    return PutSchedule(node.node, maker, Schedule.read(line.words), line.envelope(), size, line.key, hints)
+    return PutSchedule(node.node, maker, Schedule.read(line.words), line.envelope(), size, line.key, hints, line.paused)
 
 
 def _command(node: _Node, line: ItemLine) -> ImportItem | None:
