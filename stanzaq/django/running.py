@@ -6,6 +6,7 @@ from functools import partial
 from traceback import format_exception
 from typing import Any, TypedDict
 
+from django.apps import apps
 from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -68,7 +69,13 @@ def _run(sender: type[StanzaqBackend], job: Job[Call]) -> Any:  # noqa: ANN401  
 
 
 def _import_task(path: str) -> Any:  # noqa: ANN401  (a task)
-    """Return a task by its name; raises Reject if the worker's program has none."""
+    """Return a task by its name; raises Reject if the worker's program has none.
+
+    The name is a publisher's, so no module is imported for it but those of the site's apps.
+    """
+    if find_task(path) is None and apps.get_containing_app_config(path) is None:
+        msg = f"the worker has no task {path}: write it in an app of INSTALLED_APPS, or import its module at the start"
+        raise Reject(msg)
     try:
         import_string(path)
     except ImportError as error:

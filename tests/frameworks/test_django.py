@@ -16,6 +16,7 @@ from tests.waiting import PATIENCE_SECONDS
 _ROOT = Path(__file__).parents[2]
 _SITE = "import django; django.setup(); from tests.frameworks.shop.client import main; main()"
 
+_SHOP = "tests.frameworks.shop"
 _REFUSED = [
     "Unsupported type: <class 'datetime.datetime'>",
     "the payload's ['args'][0] is nan: JSON has no such number, so send None or a text",
@@ -28,8 +29,9 @@ _REFUSED = [
     "TASKS['any'] names no QUEUES: say whose tasks to run, e.g. --queue default",
     "--queue none: TASKS['default'] has default, mail",
     "concurrency=0, prefetch=0: together 1 to 1000 items are held at once",
-    "dead: os.system is no task: enqueue what `task` has decorated",
-    "dead: the worker has no task shop.none, start one whose program has it: No module named 'shop'",
+    "dead: the worker has no task this.s: write it in an app of INSTALLED_APPS, or import its module at the start",
+    f"dead: {_SHOP}.tasks.tasks is no task: enqueue what `task` has decorated",
+    f"dead: the worker has no task {_SHOP}.none.x, start one whose program has it: No module named '{_SHOP}.none'",
     "dead: the payload (application/json) is no Call: Object missing required field `args`",
 ]
 

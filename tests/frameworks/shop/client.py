@@ -94,7 +94,9 @@ def _commit(publisher: Publisher) -> None:
 def _refuse(publisher: Publisher) -> list[str]:
     """Return what is said of what cannot be enqueued, configured, run by the command, or called by the worker."""
     command = partial(_refused, CommandError, call_command, "stanzaq_worker")
-    calls: list[Any] = [{"task": task, "args": ["true"], "kwargs": {}} for task in ("os.system", "shop.none")]
+    shop = add.module_path.rpartition(".tasks.")[0]
+    names = ("this.s", f"{shop}.tasks.tasks", f"{shop}.none.x")
+    calls: list[Any] = [{"task": task, "args": ["true"], "kwargs": {}} for task in names]
     calls.append({"task": add.module_path})
     replies = [publisher.publish("default", call, reply=True) for call in calls]
     return [

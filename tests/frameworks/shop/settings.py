@@ -10,7 +10,8 @@ ACCOUNT: dict[str, Any] = {"url": os.environ["SHOP_URL"], "password": os.environ
 
 documented: dict[str, Any] = {}
 exec(program("settings"), documented)  # noqa: S102
-INSTALLED_APPS, TASKS = documented["INSTALLED_APPS"], documented["TASKS"]
+INSTALLED_APPS = [name.replace("shop", "tests.frameworks.shop") for name in documented["INSTALLED_APPS"]]
+TASKS = documented["TASKS"]
 SECRET_KEY = "secret"
 USE_TZ = True
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
