@@ -13,6 +13,7 @@ from broker.model.commands import (
     Bounce,
     Declare,
     Delete,
+    ListSubscribers,
     Presence,
     Publish,
     Subscribe,
@@ -128,9 +129,9 @@ async def test_ended_before_it_was_noted(
     service, index = core._handlers.subscriptions, core._store.subscribed
     note_done, tidied, checked = index.note_done, asyncio.Event(), index.check
 
-    async def late(entries: Sequence[Entry]) -> None:
+    async def late(entries: Sequence[Entry], client: str | None) -> None:
         await tidied.wait()
-        await note_done(entries)
+        await note_done(entries, client)
 
     async def seen(entries: Sequence[Entry], so: TrueEntries) -> set[Entry]:
         coming = await checked(entries, so)
@@ -267,8 +268,8 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     index, service = core._store.subscribed, core._handlers.subscriptions
     note = index.note
 
-    async def meanwhile(entries: Sequence[Entry], so: TrueEntries, client: str) -> list[Noted | None]:
-        noted = await note(entries, so, client=client)
+    async def meanwhile(entries: Sequence[Entry], so: TrueEntries) -> list[Noted | None]:
+        noted = await note(entries, so)
         await index.remove(entries, soon(10_000))
         return noted
 
@@ -280,6 +281,27 @@ async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, mon
     assert await index.members(bare_jid(worker(0))) == [f"0 {node}"]
     await core.ask(Presence(worker(0), available=False))
     assert await entries(store, "nodes", worker(0)) == {}
+
+
+async def test_the_program_of_a_subscription(core: RedisCore, node: str) -> None:
+    """A subscription shows the program that made it: a refused one changes nothing, and one without a name has none."""
+    await declared(core, node)
+
+    async def shown(client: str, until_ms: int = 0) -> str:
+        answer = await core.ask(Subscribe(node, worker(0), worker(0), 4, client=client, until_ms=until_ms))
+        assert isinstance(answer, Refused if until_ms else Subscribed), answer
+        # Only the next command for this JID waits for it.
+        async with core._handlers.subscriptions._queue(worker(0)):
+            pass
+        found = await core.ask(ListSubscribers(node, ALICE))
+        assert isinstance(found, SubscriptionList)
+        return found.subscriptions[0].client
+
+    assert await shown("one/1") == "one/1"
+    assert await shown("two/2", until_ms=1) == "one/1"
+    assert await shown("", until_ms=1) == "one/1"
+    assert await shown("two/2") == "two/2"
+    assert await shown("") == ""
 
 
 async def test_one_that_cannot_be_ended(

@@ -58,7 +58,7 @@ class Index:
     ) -> list[Noted | None]:
         """Note entries before their change; returns None for an entry without room, when all others are true.
 
-        A JID has room for `most` entries, if given. `client` is the program that asks for the change.
+        A JID has room for `most` entries, if given. `client` is the program of a new subscription.
         """
         noted = await self._note(entries, "coming", most, client)
         for place, entry in enumerate(entries):
@@ -66,9 +66,9 @@ class Index:
                 noted[place] = (await self._note([entry], "evict" if self._evicts else "coming", most, client))[0]
         return noted
 
-    async def note_done(self, entries: Sequence[Entry]) -> None:
-        """Note that a change is done, even if its entry was removed meanwhile."""
-        await self._note(entries, "settled")
+    async def note_done(self, entries: Sequence[Entry], client: str | None = None) -> None:
+        """Note that a change is done, even if its entry was removed meanwhile; a subscription by `client`, empty for no name."""
+        await self._note(entries, "settled" if client is None else "subscribed", client=client or "")
 
     async def remove(self, entries: Iterable[Entry], upto_ms: int | None = None) -> None:
         """Remove outdated entries: those noted up to a time, or without one all that are not just being made."""

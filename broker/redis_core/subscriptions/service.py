@@ -75,7 +75,7 @@ class SubscriptionService:
         entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), members = await asyncio.gather(
-                self._index.note([entry], self._occupied, client=command.client), self._groups.has_members(command.node)
+                self._index.note([entry], self._occupied), self._groups.has_members(command.node)
             )
         result: Result = await outcome
         if isinstance(result, Subscribed) and not result.group and members:
@@ -89,7 +89,7 @@ class SubscriptionService:
         # entry stays in both cases.
         if isinstance(result, Subscribed) or (noted and noted.existed):
             # The noted entry already counts, so nobody waits for this.
-            start(self._settle_entry(entry))
+            start(self._settle_entry(entry, command.client if isinstance(result, Subscribed) else None))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
             await self._index.remove([entry], noted.at_ms)
         return result
@@ -190,9 +190,9 @@ class SubscriptionService:
         finally:
             self._ended |= some
 
-    async def _settle_entry(self, entry: Entry) -> None:
+    async def _settle_entry(self, entry: Entry, client: str | None) -> None:
         async with self._queue(entry[0]):
-            await self._index.note_done([entry])
+            await self._index.note_done([entry], client)
 
     async def _remove_entry(self, node: str, jid: Jid) -> None:
         # The JID of a pull subscription never comes back, however new its entry is.

@@ -208,7 +208,7 @@ async def test_programs_of_subscribers(core: RedisCore, alice: httpx.Client) -> 
 
     for other in ("stanzaq/1.2.3 (two)", ""):
         await core.ask(Subscribe(name, WORKER, WORKER, 7, client=other))
-        assert listed() == {other, f"stanzaq/1.2.3 (one){'x' * 109}"}
+        await _until(listed, {other, f"stanzaq/1.2.3 (one){'x' * 109}"})
     alice.delete(lease)
     await _until(listed, {""})
 
