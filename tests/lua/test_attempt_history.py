@@ -8,7 +8,7 @@ from tests.lua.worded import W1
 
 def attempts(queue: Queue, item: str = "a") -> list[Attempt]:
     """Return the attempts of an item."""
-    ((*_, lines),) = queue.run("inspect_items", {"item": item}).rows[1]
+    ((*_, lines, _awaited_by),) = queue.run("inspect_items", {"item": item}).rows[1]
     return list(read(lines.encode()))
 
 

@@ -27,10 +27,17 @@ def test_moves(records: Records) -> None:
     records.run("create_node", incarnation="i1", owner="a@x", created=7)
     records.run("update_node", incarnation="i1", revision=1, parent="all", parent_life="i7")
     assert records.hash("node") == {
-        "incarnation": "i1", "revision": str(FIRST), "created": "7", "creator": "a@x", "parent": "all", "parent_life": "i7",
+        "incarnation": "i1", "revision": str(FIRST), "created": "7", "creator": "a@x", "format": "9", "parent": "all",
+        "parent_life": "i7",
     }  # fmt: skip
     records.run("update_node", incarnation="i1", revision=FIRST)
-    assert records.hash("node") == {"incarnation": "i1", "revision": str(FIRST + 1), "created": "7", "creator": "a@x"}
+    assert records.hash("node") == {
+        "incarnation": "i1",
+        "revision": str(FIRST + 1),
+        "created": "7",
+        "creator": "a@x",
+        "format": "9",
+    }
 
 
 def test_no_revision_twice(records: Records) -> None:

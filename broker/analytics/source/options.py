@@ -32,7 +32,6 @@ class Options:
     """What to read and how. The names are Kafka's where Kafka has the same option; a double underscore is its dot."""
 
     url: str
-    key_prefix: str = PREFIX
     stream: str = "journal"
     subscribe: tuple[str, ...] = ()
     subscribe_pattern: str = ".*"
@@ -54,6 +53,7 @@ class Options:
     connect_timeout_ms: int = round(Patience().connect_s * 1000)
     answer_timeout_ms: int = round(Patience().answer_s * 1000)
     bodies: bool = True
+    key_prefix: str = PREFIX
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Self:
