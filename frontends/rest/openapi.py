@@ -116,6 +116,7 @@ _SEEN: Final = _object(
         "held_before_by": _array(_TEXT),
         "history": _ATTEMPTS,
     },
+    preview=_TEXT,
     delayed_until=_MOMENT,
     ends=_MOMENT,
     after=_array(_object(dict.fromkeys(("item", "state"), _TEXT), node=_TEXT)),

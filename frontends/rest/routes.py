@@ -12,6 +12,7 @@ from broker.model.items.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.times import MOMENT
 from frontends.rest import paths
+from frontends.rest.http.fields import PREVIEW_MOST
 
 
 class Body(Enum):
@@ -111,6 +112,10 @@ PARAMETERS: Final = {
     "limit": Parameter("how many on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
     "first": Parameter(
         "the number of the first one to show", {"type": "integer", "minimum": 0, "maximum": 999_999_999, "default": 0}
+    ),
+    "preview": Parameter(
+        "how many bytes of the beginning of each payload to show, where it is text",
+        {"type": "integer", "minimum": 0, "maximum": PREVIEW_MOST, "default": 0},
     ),
     "item": Parameter("the id of the one item to show", _NAME),
     "scan": Parameter("where to continue: from the link to the next page", _text(f"(?:[0-9]{{1,4}} {_POSITION})?")),
@@ -337,7 +342,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "show_survey",
             "List items as the queue's owner: their holders, attempts, and reasons of dead letters",
             {_OK: Shown.SURVEY},
-            query=("item", "limit", "scan"),
+            query=("item", "limit", "scan", "preview"),
         ),
     },
     paths.SUBSCRIBERS: {

@@ -35,6 +35,7 @@ from frontends.rest import replies
 from frontends.rest.admin import requests, views
 from frontends.rest.core_client import result
 from frontends.rest.errors import fault
+from frontends.rest.http import fields
 from frontends.rest.http.values import ApiRequest, Response
 
 
@@ -46,8 +47,8 @@ async def show_overview(core: Core, request: ApiRequest) -> Response:
 
 async def show_survey(core: Core, request: ApiRequest) -> Response:
     """List items with their details, for the queue's owner."""
-    command = requests.survey(request)
-    return views.survey(command, await result(core, command, InspectedItems))
+    command, preview = requests.survey(request), fields.preview(request)
+    return views.survey(command, preview, await result(core, command, InspectedItems))
 
 
 async def list_subscribers(core: Core, request: ApiRequest) -> Response:

@@ -1,5 +1,7 @@
 """Writes answers for owners and administrators as JSON. Pure; must not know the core."""
 
+import codecs
+import re
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -29,6 +31,10 @@ from frontends.rest.http.values import Response
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
 """The fields of a dead letter's headers `stanzaq-dead-NAME`."""
 
+_Decoder: Final = codecs.getincrementaldecoder("utf-8")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""What no text has."""
+
 
 def overview(command: Overview, found: Overviewed) -> Response:
     """Write a page of queues with their counts."""
@@ -39,11 +45,12 @@ def overview(command: Overview, found: Overviewed) -> Response:
     return replies.json(said)
 
 
-def survey(command: InspectItems, found: InspectedItems) -> Response:
-    """Write a page of items with their details."""
-    said: dict[str, Any] = {"items": [_item(command.node, each) for each in found.items]}
+def survey(command: InspectItems, preview: int, found: InspectedItems) -> Response:
+    """Write a page of items with their details, each with the first `preview` bytes of its payload."""
+    said: dict[str, Any] = {"items": [_item(command.node, each, preview) for each in found.items]}
     if found.scan:
-        query = urlencode({"scan": found.scan, "limit": command.limit})
+        asked = {"preview": preview} if preview else {}
+        query = urlencode({"scan": found.scan, "limit": command.limit, **asked})
         said["next"] = f"{paths.survey(command.node)}?{query}"
     return replies.json(said)
 
@@ -143,7 +150,7 @@ def _dead_letters(record: NodeRecord) -> str:
     return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
 
 
-def _item(node: str, one: ItemDetails) -> dict[str, Any]:
+def _item(node: str, one: ItemDetails, preview: int) -> dict[str, Any]:
     envelope = codec.unpack_any(one.envelope)
     said: dict[str, Any] = {
         "id": one.item_id,
@@ -163,6 +170,8 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
         "held_before_by": list[Jid](one.holders),
         "history": [each.to_json() for each in one.history],
     }
+    if preview:
+        said |= _preview(envelope.body, preview)
     if one.until_ms:
         said["delayed_until"] = moment(one.until_ms)
     if one.ends_ms:
@@ -184,6 +193,16 @@ def _item(node: str, one: ItemDetails) -> dict[str, Any]:
     told = {name: envelope.headers.get(f"stanzaq-dead-{name}", "") for name in _DEAD}
     history = {"history": attempts.from_header(envelope.headers.get("stanzaq-dead-history", ""))}
     return said | ({"died": {**told, **history}} if told["node"] else {})
+
+
+def _preview(body: bytes, most: int) -> dict[str, str]:
+    """Return the beginning of a payload as a member of JSON: whole characters; nothing of bytes that are no text."""
+    try:
+        # The last character may be cut.
+        text = _Decoder().decode(body[:most])
+    except UnicodeDecodeError:
+        return {}
+    return {} if _CONTROL.search(text) else {"preview": text}
 
 
 def _progress(lock: LockDetails) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from frontends.rest.http.values import ApiRequest
 
 PAGE: Final = 50
 PAGE_MOST: Final = 500
+PREVIEW_MOST: Final = 200
 
 _FIRST_DIGITS: Final = 9
 
@@ -24,11 +25,20 @@ def text(fields: Mapping[str, str], name: str) -> str:
 
 def page(request: ApiRequest) -> int:
     """Read the size of a page."""
-    text = request.query.get("limit")
+    return _bounded(request, "limit", PAGE, 1, PAGE_MOST)
+
+
+def preview(request: ApiRequest) -> int:
+    """Read how many bytes of each payload to show."""
+    return _bounded(request, "preview", 0, 0, PREVIEW_MOST)
+
+
+def _bounded(request: ApiRequest, name: str, default: int, least: int, most: int) -> int:
+    text = request.query.get(name)
     if text is None:
-        return PAGE
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"limit must be a whole number from 1 to {PAGE_MOST}")
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and least <= int(text) <= most):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} must be a whole number from {least} to {most}")
     return int(text)
 
 

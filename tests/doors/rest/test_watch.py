@@ -172,6 +172,21 @@ async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client)
     assert alice.post(f"/redrives/{grave}", json={"all": True}).json()["moved"] == 200
 
 
+def test_previews(alice: httpx.Client) -> None:
+    """R5: a list has the beginning of each payload that is text, in whole characters, on its next pages too."""
+    name = f"jobs-{secrets.token_hex(4)}"
+    alice.put(f"/queues/{name}")
+    bodies = ("a\nb\N{EURO SIGN}", "x" * 300, "", "\x00")
+    batch = [*({"text": body} for body in bodies), {"base64": "/w=="}]
+    alice.post(f"/batches/{name}", json=batch)
+    page = alice.get(f"/surveys/{name}?preview=5&limit=2").json()
+    rest = alice.get(page["next"].replace("limit=2", "limit=50")).json()
+    shown = [each.get("preview") for each in (*page["items"], *rest["items"])]
+    assert shown == ["a\nb", "xxxxx", "", None, None]
+    assert "preview" not in alice.get(f"/surveys/{name}").json()["items"][0]
+    assert problem(alice.get(f"/surveys/{name}?preview=201")) == (400, "bad-request")
+
+
 async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> None:
     """Q9, P26: locks and credit of each subscriber are shown, and a stuck lock is ended, or all of a holder's."""
     name = f"jobs-{secrets.token_hex(4)}"
