@@ -60,18 +60,24 @@ export function createQueue(queues, done) {
   });
 }
 
-// Publish one item and pass on the result.
-export function publishItem(name, done) {
+// Publish one item and pass on the result. `fields` is what the form begins with; `drop` drops what the item is a copy of, if
+// the user wants that, and returns what it has done.
+export function publishItem(name, done, {fields = {}, drop} = {}) {
   const dialog = openDialog("publish", async (said) => {
     const {results: [result]} = await ask(path("batches", name), {method: "POST", body: [message(said)]});
     if (result.status >= 400) throw new Error(result.detail);
-    await done(result.duplicate ? `${result.id} was there before: nothing is changed.` : `${result.id} is published.`);
+    // Only what is stored anew is dropped.
+    const dropped = said.drop && !result.duplicate ? ` ${await drop().catch(({message: why}) => `The old one stays: ${why}`)}` : "";
+    await done((result.duplicate ? `${result.id} was there before: nothing is changed.` : `${result.id} is published.`) + dropped);
   });
   write(dialog.querySelector("h2 b"), name);
+  const {elements} = dialog.querySelector("form");
+  for (const [field, value] of Object.entries(fields)) elements[field][elements[field].type === "checkbox" ? "checked" : "value"] = value;
+  elements.drop.parentElement.hidden = !drop;
 }
 
 function message(said) {
-  const made = {text: said.text, content_type: said.content_type, headers: headers(said.headers)};
+  const made = {[said.base64 ? "base64" : "text"]: said.text, content_type: said.content_type, headers: headers(said.headers)};
   for (const name of ["guid", "group_key"]) if (said[name]) made[name] = said[name];
   for (const name of ["delay", "priority", "ttl"]) if (said[name]) made[name] = Number(said[name]);
   return made;

@@ -3,8 +3,9 @@
 import {ask, path, Refusal} from "./api.js";
 import {confirmFirst, headers} from "./dialogs.js";
 import {badge, counted, fillCell, fromTemplate, keep, keepTable, make, number, since, write} from "./dom.js";
-import {due, opener} from "./item.js";
+import {carries, due, fillCarries, opener, PREVIEW} from "./item.js";
 import {linkTo} from "./queues.js";
+import {cancelItems, chooser, choosing, nameOf, redriveItems} from "./several.js";
 
 const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
@@ -61,7 +62,7 @@ function survey(name, more, renew) {
   });
   return async () => {
     const items = [];
-    let next = `${path("surveys", name())}?limit=${PAGE}`;
+    let next = `${path("surveys", name())}?limit=${PAGE}&preview=${PREVIEW}`;
     for (let page = 0; page < pages && next; page += 1) {
       const said = await ask(next);
       items.push(...said.items);
@@ -97,7 +98,7 @@ function searched(template, name, renew, shown) {
     read: async () => {
       if (!wanted()) return read();
       more.hidden = true;
-      const {items} = await ask(`${path("surveys", name)}?item=${encodeURIComponent(wanted())}`);
+      const {items} = await ask(`${path("surveys", name)}?preview=${PREVIEW}&item=${encodeURIComponent(wanted())}`);
       if (!items.length) throw new Refusal(404, `${name} has no item ${wanted()}: it is done, or was never there.`);
       return items;
     },
@@ -123,21 +124,22 @@ export function itemsPart(name, {act, renew}) {
     title: `Cancel ${item.id}?`, words: `${item.lock?.holder} works on it, and is told to stop. Nobody else will work on it.`,
     button: "Cancel the item",
   }, async () => {
-    const {results} = await ask(path("cancellations", name), {method: "POST", body: {items: [item.id]}});
-    if (results[0].status >= 400) throw new Refusal(results[0].status, results[0].detail);
-    act(async () => `${item.id} is cancelled.`);
+    const said = await cancelItems(name, [item]);
+    act(async () => said);
   });
-  return searched("items", name, renew, {
+  const part = searched("items", name, renew, {
     row: (item) => make("tr", {},
-      make("th", {scope: "row"}, opener(item.id), make("small")), cell("state", make("span"), make("small")), cell("n"), cell("n"),
+      make("th", {scope: "row"}, chooser(item.id), opener(item.id, act), make("small")),
+      cell("state", make("span"), make("small")), carries(), cell("n"), cell("n"),
       cell("text"), cell("text"),
       cell("do", button("Release", item.id, () => release(item)), button("Cancel", item.id, () => cancel(item)),
         button("Delete", item.id, () => remove(item)))),
     fill: (row, item) => {
-      const [head, state, tries, old, holder, publisher, does] = row.children;
+      const [head, state, payload, tries, old, holder, publisher, does] = row.children;
       write(head.lastChild, item.group_key && `key ${item.group_key}`);
       badge(state.firstChild, item.state);
       write(state.lastChild, due(item));
+      fillCarries(payload, item);
       write(tries, number(item.attempts));
       write(old, since(item.published));
       fillCell(holder, item.lock?.holder);
@@ -146,14 +148,23 @@ export function itemsPart(name, {act, renew}) {
       does.lastChild.hidden = !["waiting", "delayed", "dependent"].includes(item.state);
     },
   });
+  choosing(part, [["Cancel chosen", (items) => confirmFirst({
+    title: `Cancel ${counted(items.length, "item")}?`, button: "Cancel them",
+    words: `Nobody will work on them any more. Workers hold ${number(items.filter(({lock}) => lock).length)} of them, and are told to stop.`,
+  }, async () => {
+    const said = await cancelItems(name, items);
+    act(async () => said);
+  })]]);
+  return part;
 }
 
-export function entriesPart(name, {renew}) {
+export function entriesPart(name, {act, renew}) {
   return searched("entries", name, renew, {
     row: (item) => make("tr", {},
-      make("th", {scope: "row"}, opener(item.id)), cell("n"), cell("n"), cell("text"), cell("text"), cell("text")),
+      make("th", {scope: "row"}, opener(item.id, act)), carries(), cell("n"), cell("n"), cell("text"), cell("text"), cell("text")),
     fill: (row, item) => {
-      const [, old, size, kind, key, publisher] = row.children;
+      const [, payload, old, size, kind, key, publisher] = row.children;
+      fillCarries(payload, item);
       write(old, since(item.published));
       write(size, number(item.bytes));
       write(kind, item.content_type);
@@ -169,23 +180,35 @@ export function deadPart(name, {queue, act, say, renew}) {
   const part = list("dead", {
     read: async () => (letters() ? (await read()).filter(({died}) => died && (letters() === name || died.node === name)) : []),
     row: (item) => {
-      const id = item.died.item || item.id;
+      const id = nameOf(item);
       return make("tr", {},
-        make("th", {scope: "row"}, opener(id)), cell("text"), cell("n"), cell("n"), cell("text"), cell("text"),
+        make("th", {scope: "row"}, chooser(id), opener(id, act), make("small")), cell("text"), carries(), cell("n"), cell("n"), cell("text"), cell("text"),
         cell("do", button("Redrive", id, () => act(async () => {
           const said = await ask(path("redrives", name), {method: "POST", body: {items: [item.id]}});
           return said.moved ? `${id} is on its way back to ${item.died.node}.` : stayed(said.stayed);
         }))));
     },
-    fill: (row, {died, published}) => {
-      const [, reason, tries, old, node, holder] = row.children;
+    fill: (row, item) => {
+      const {died, published} = item;
+      const [head, reason, payload, tries, old, node, holder] = row.children;
+      write(head.lastChild, item.group_key && `key ${item.group_key}`);
       fillCell(reason, died.reason);
+      fillCarries(payload, item);
       write(tries, died.attempts);
       write(old, since(published));
       write(node, died.node);
       fillCell(holder, died.holder);
     },
   });
+  choosing(part, [
+    ["Redrive chosen", (items) => act(() => redriveItems(name, items))],
+    ["Drop chosen", (items) => confirmFirst({
+      title: `Drop ${counted(items.length, "dead letter")}?`, words: "They will be gone for ever.", button: "Drop them",
+    }, async () => {
+      const said = await cancelItems(letters(), items, "is dropped", "are dropped");
+      act(async () => said);
+    })],
+  ]);
   const find = (selector) => part.root.querySelector(selector);
   const read = survey(letters, find(".more"), renew);
   const [choice, header, stop, progress] = [find("select"), find("[name=header]"), find(".stop"), find(".progress")];
