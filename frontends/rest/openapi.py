@@ -219,7 +219,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
         },
         next=_TEXT,
     ),
-    Shown.SURVEY: _object({"items": _array(_SEEN)}, next=_TEXT),
+    Shown.SURVEY: _object({"items": _array(_SEEN), "examined": _WHOLE}, next=_TEXT),
     Shown.SUBSCRIBERS: _object(
         {
             "subscribers": _array(
@@ -236,6 +236,20 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     ),
     Shown.AFFILIATIONS: _AFFILIATIONS,
     Shown.REQUESTS: _object({"requests": _array(_object({"jid": _TEXT}))}),
+    Shown.ENDS: _object(
+        {
+            "ends": _array(
+                _object(
+                    {
+                        **dict.fromkeys(("id", "href", "reason"), _TEXT),
+                        "state": {"enum": [end.value for end in End]},
+                        "expires": _MOMENT,
+                    },
+                    result=_object({"content_type": _TEXT, "bytes": _WHOLE}, preview=_TEXT),
+                )
+            )
+        }
+    ),
     Shown.HISTORY: _object(
         {
             "samples": _array(

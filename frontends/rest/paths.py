@@ -43,6 +43,7 @@ SUBSCRIBERS: Final = "/subscribers/{queue}"
 AFFILIATIONS: Final = "/affiliations/{queue}"
 REQUESTS: Final = "/requests/{queue}"
 HISTORIES: Final = "/histories/{queue}"
+ENDS: Final = "/ends/{queue}"
 REDRIVES: Final = "/redrives/{queue}"
 RELEASES: Final = "/releases/{queue}"
 CANCELLATIONS: Final = "/cancellations/{queue}"
@@ -64,6 +65,7 @@ _OF_QUEUES: Final = {
     b"affiliations": AFFILIATIONS,
     b"requests": REQUESTS,
     b"histories": HISTORIES,
+    b"ends": ENDS,
     b"redrives": REDRIVES,
     b"releases": RELEASES,
     b"cancellations": CANCELLATIONS,

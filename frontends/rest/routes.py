@@ -61,6 +61,7 @@ class Shown(Enum):
     AFFILIATIONS = "affiliations"
     REQUESTS = "requests"
     HISTORY = "history"
+    ENDS = "ends"
     FRONTENDS = "frontends"
     REDRIVEN = "redriven"
     RELEASED = "released"
@@ -117,6 +118,9 @@ PARAMETERS: Final = {
         "how many bytes of the beginning of each payload to show, where it is text",
         {"type": "integer", "minimum": 0, "maximum": PREVIEW_MOST, "default": 0},
     ),
+    "group_key": Parameter("show only items of this group key"),
+    "header": Parameter("show only items that have this header: NAME=VALUE", _text("[^=]+=[\\s\\S]*")),
+    "reason": Parameter("show only dead letters that died of this"),
     "item": Parameter("the id of the one item to show", _NAME),
     "scan": Parameter("where to continue: from the link to the next page", _text(f"(?:[0-9]{{1,4}} {_POSITION})?")),
     "after": Parameter(
@@ -342,7 +346,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "show_survey",
             "List items as the queue's owner: their holders, attempts, and reasons of dead letters",
             {_OK: Shown.SURVEY},
-            query=("item", "limit", "scan", "preview"),
+            query=("item", "group_key", "header", "reason", "limit", "scan", "preview"),
         ),
     },
     paths.SUBSCRIBERS: {
@@ -361,6 +365,14 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "GET": Operation("list_requests", "List who asks to subscribe to a queue, as its owner", {_OK: Shown.REQUESTS}),
         "POST": Operation(
             "decide_request", "Approve or refuse a request as the queue's owner", {_OK: Shown.NOTHING}, Body.DECISION
+        ),
+    },
+    paths.ENDS: {
+        "GET": Operation(
+            "list_ends",
+            "List how messages have ended, for as long as that is kept, as the queue's owner: the latest first",
+            {_OK: Shown.ENDS},
+            query=("limit", "preview"),
         ),
     },
     paths.HISTORIES: {

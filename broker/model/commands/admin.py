@@ -12,7 +12,8 @@ from broker.model.nodes.quotas import Quota
 class InspectItems:
     """Inspect items as an owner: those named, or up to `limit` of all in the order of each partition's log.
 
-    `scan` is where an earlier list ended; empty: from the beginning.
+    `scan` is where an earlier list ended; empty: from the beginning. With a group `key` or `headers` only items that have all
+    of these are found, and one list may end before it has found any.
     """
 
     node: str
@@ -20,6 +21,17 @@ class InspectItems:
     item_ids: tuple[str, ...]
     limit: int
     scan: str = ""
+    key: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@frozen
+class ListEnds:
+    """List as an owner how items have ended, for as long as their node keeps it: at most `limit`, the latest first."""
+
+    node: str
+    sender: Jid
+    limit: int
 
 
 @frozen
@@ -162,6 +174,7 @@ class NoteErasure:
 
 AdminCommand = (
     InspectItems
+    | ListEnds
     | MoveItems
     | ImportItem
     | Release

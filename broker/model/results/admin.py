@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from broker.model.frozen import frozen
 from broker.model.items.items import ItemDetails
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.quotas import QuotaStatus
 from broker.model.results.nodes import Counted
@@ -11,10 +12,26 @@ from broker.model.results.nodes import Counted
 
 @frozen
 class InspectedItems:
-    """Items in the order of their partitions; `scan` is where to continue, empty at the end."""
+    """Items in the order of their partitions, of so many `examined`; `scan` is where to continue, empty at the end."""
 
     items: tuple[ItemDetails, ...]
     scan: str
+    examined: int
+
+
+@frozen
+class KeptEnd:
+    """The end of an item, which its node keeps until `expires_ms`."""
+
+    outcome: ItemOutcome
+    expires_ms: int
+
+
+@frozen
+class EndList:
+    """The ends of items that a node keeps, those that it keeps longest first."""
+
+    ends: tuple[KeptEnd, ...]
 
 
 @frozen
@@ -153,6 +170,7 @@ class QuotaList:
 
 AdminResult = (
     InspectedItems
+    | EndList
     | MovedItems
     | Released
     | Overviewed

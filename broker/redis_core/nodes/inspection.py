@@ -5,9 +5,11 @@ Each command is bounded, and the next one continues where it ended. Must not kno
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker import codec
 from broker.model.commands import InspectItems, Overview
+from broker.model.items.items import ItemDetails
 from broker.model.names import bare_jid
 from broker.model.nodes.nodes import READERS, Affiliation
 from broker.model.problems import Problem
@@ -17,9 +19,6 @@ from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.nodes.counting import count_nodes
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
-
-if TYPE_CHECKING:
-    from broker.model.items.items import ItemDetails
 
 MAX_CALLS: Final = 20
 """Calls that one list of items makes at most: a kept log may have many acknowledged entries between items."""
@@ -56,6 +55,7 @@ class Inspection:
             return Refused(Problem.BAD_REQUEST, "the scan names no place to continue from")
         number, after = int(place[1]), place[2]
         found: tuple[ItemDetails, ...] = ()
+        examined = 0
         for _look in range(MAX_CALLS):
             left = min(command.limit - len(found), ENTRIES_PER_CALL)
             if number >= record.config.partitions or left <= 0:
@@ -64,9 +64,10 @@ class Inspection:
             if not isinstance(part, InspectedPartition):
                 assert isinstance(part, Refused)
                 return part
-            found += part.items
+            found += _choose(command, part.items)
+            examined += len(part.items)
             number, after = (number, part.come) if part.come else (number + 1, "0-0")
-        return InspectedItems(found, f"{number} {after}" if number < record.config.partitions else "")
+        return InspectedItems(found, f"{number} {after}" if number < record.config.partitions else "", examined)
 
     async def _find_by_id(self, command: InspectItems, partitions: int) -> Result:
         """Find items by their ids in all partitions."""
@@ -83,7 +84,7 @@ class Inspection:
                 assert isinstance(part, Refused)
                 return part
             found += part.items
-        return InspectedItems(found, "")
+        return InspectedItems(_choose(command, found), "", len(found))
 
     async def overview(self, command: Overview) -> Result:
         """Summarize nodes, in a few round trips for all."""
@@ -104,6 +105,16 @@ class Inspection:
             for record in records
         ]
         return Overviewed(tuple(nodes), total)
+
+
+def _choose(command: InspectItems, items: tuple[ItemDetails, ...]) -> tuple[ItemDetails, ...]:
+    """Return the items that have the key and the headers that are looked for."""
+    if command.key:
+        items = tuple(each for each in items if each.key == command.key)
+    if command.headers:
+        wanted = dict(command.headers).items()
+        items = tuple(each for each in items if wanted <= codec.unpack_any(each.envelope).headers.items())
+    return items
 
 
 def _exists(position: str) -> bool:

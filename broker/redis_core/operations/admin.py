@@ -2,16 +2,26 @@
 
 from typing import Final
 
+<<<<<<< HEAD
 from broker.model.commands import Erase, ImportItem, Release
+=======
+from broker.model.commands import ImportItem, ListEnds, Release
+>>>>>>> 28b6143a (rest: search surveys, and list how messages have ended)
 from broker.model.items import attempts
 from broker.model.items.dependencies import Dependent, read_record
 from broker.model.items.hints import NO_HINTS
 from broker.model.items.items import ItemDetails, LockDetails
+from broker.model.items.outcomes import ItemOutcome
 from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
+<<<<<<< HEAD
 from broker.model.nodes.options import Dedupe, WhenFull
 from broker.model.results import Erased, Published, Refused, Released
+=======
+from broker.model.nodes.options import Dedupe
+from broker.model.results import EndList, KeptEnd, Published, Refused, Released
+>>>>>>> 28b6143a (rest: search surveys, and list how messages have ended)
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,
     InspectPartition,
@@ -63,6 +73,10 @@ def _read_inspected(command: InspectPartition, reply: OperationReply, _record: N
     return InspectedPartition(
         tuple(_item_details(item, command.partition) for item in found.items), found.last.decode()
     )
+
+
+def _read_ends(_command: ListEnds, reply: OperationReply, _record: NodeRecord) -> EndList:
+    return EndList(tuple(KeptEnd(ItemOutcome.read(each.outcome), each.expires_ms) for each in reply.rows.ends))
 
 
 def _transfer_rows(command: MoveFromPartition, _record: NodeRecord) -> list[Values]:
@@ -124,6 +138,7 @@ inspect_items = Call(
     _inspect_arguments,
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
+list_ends = Call("list_ends", _read_ends, lambda command, _record: {"limit": command.limit, "max_bytes": BROWSE_BYTES})
 move_items = Call("move_items", _read_moved, rows=_transfer_rows)
 import_item = Call("publish", _read_imported, _import_arguments, _import_row)
 force_release = Call(

@@ -4,8 +4,19 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Final
 
-from broker.model.commands import Browse
-from broker.model.results import Browsed, Counted, Ended, Extents, HeldLocks, Purged, Received, Released, Replay
+from broker.model.commands import Browse, ListEnds
+from broker.model.results import (
+    Browsed,
+    Counted,
+    Ended,
+    EndList,
+    Extents,
+    HeldLocks,
+    Purged,
+    Received,
+    Released,
+    Replay,
+)
 from broker.redis_core.commands.dependency_parts import Awaited
 from broker.redis_core.commands.internal import Left
 
@@ -80,6 +91,12 @@ def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
 def ended(_command: object, outcomes: Sequence[Ended]) -> Ended:
     """Return the end of an item that some partition keeps."""
     return max(outcomes, key=lambda outcome: (outcome.outcome is not None, outcome.awaited))
+
+
+def kept_ends(command: ListEnds, outcomes: Sequence[EndList]) -> EndList:
+    """Merge the ends of several partitions."""
+    ends = [end for outcome in outcomes for end in outcome.ends]
+    return EndList(tuple(sorted(ends, key=lambda end: -end.expires_ms)[: command.limit]))
 
 
 _KNOWN: Final = ("unknown", "ended", "unfinished", "awaited")

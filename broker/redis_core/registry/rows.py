@@ -368,6 +368,7 @@ ROWS: Final[Mapping[type, Row]] = {
         hands_out=True,
         administers=True,
     ),
+<<<<<<< HEAD
     admin.Erase: Row(
         call=admin_calls.erase,
         judge=may.owners,
@@ -376,6 +377,15 @@ ROWS: Final[Mapping[type, Row]] = {
         hands_out=True,
     ),
     admin.NoteErasure: Row(handler="erasure.note", administers=True),
+=======
+    admin.ListEnds: Row(
+        call=admin_calls.list_ends,
+        judge=may.owners,
+        leaf_only=may.NO_ITEMS,
+        partition=PartitionChoice.ALL,
+        merge=merge.kept_ends,
+    ),
+>>>>>>> 28b6143a (rest: search surveys, and list how messages have ended)
     admin.InspectItems: Row(handler="inspection.inspect_items"),
     admin.MoveItems: Row(handler="item_moves.move_items", administers=True),
     admin.ImportItem: Row(

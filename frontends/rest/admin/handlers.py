@@ -10,6 +10,7 @@ from broker.model.commands import (
     Describe,
     Frontends,
     InspectItems,
+    ListEnds,
     ListRequests,
     ListSubscribers,
     Purge,
@@ -20,6 +21,7 @@ from broker.model.core import Core
 from broker.model.results import (
     Described,
     Done,
+    EndList,
     FrontendList,
     History,
     InspectedItems,
@@ -48,7 +50,13 @@ async def show_overview(core: Core, request: ApiRequest) -> Response:
 async def show_survey(core: Core, request: ApiRequest) -> Response:
     """List items with their details, for the queue's owner."""
     command, preview = requests.survey(request), fields.preview(request)
-    return views.survey(command, preview, await result(core, command, InspectedItems))
+    return views.survey(request, preview, await result(core, command, InspectedItems))
+
+
+async def list_ends(core: Core, request: ApiRequest) -> Response:
+    """List how items have ended, for the queue's owner."""
+    node, preview = request.path.node, fields.preview(request)
+    return views.ends(node, preview, await result(core, ListEnds(node, request.sender, fields.page(request)), EndList))
 
 
 async def list_subscribers(core: Core, request: ApiRequest) -> Response:

@@ -32,6 +32,9 @@ CANCELLED_MOST: Final = 100
 STEP: Final = 200
 """The items that one redrive request examines; its answer has the position to continue from."""
 
+DEAD_REASON: Final = "stanzaq-dead-reason"
+"""The header of a dead letter that says of what it died."""
+
 SCAN_MOST: Final = 100
 REASON_MOST: Final = 1_024
 _WAYS: Final = {"items", "reason", "headers", "all"}
@@ -62,11 +65,27 @@ def quota(request: ApiRequest) -> SetQuota:
 
 
 def survey(request: ApiRequest) -> InspectItems:
-    """List a page of items, or the named one."""
-    wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
+    """List a page of items, or the named one; with a key, a header or a reason those that have it."""
+    query = request.query
+    wanted, scan = query.get("item"), _scan(query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
-    # A named item is looked up in all partitions at once.
-    return InspectItems(request.path.node, request.sender, items, fields.page(request), "" if items else scan)
+    headers = dict[str, str]()
+    if "header" in query:
+        name, given, headers[name] = query["header"].partition("=")
+        if not (name and given):
+            raise MalformedRequest(Problem.BAD_REQUEST, "header must be NAME=VALUE")
+    if "reason" in query:
+        headers[DEAD_REASON] = query["reason"]
+    return InspectItems(
+        request.path.node,
+        request.sender,
+        items,
+        fields.page(request),
+        # A named item is looked up in all partitions at once.
+        "" if items else scan,
+        query.get("group_key", ""),
+        tuple(headers.items()),
+    )
 
 
 @frozen

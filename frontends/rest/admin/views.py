@@ -7,15 +7,17 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker import codec, payloads
-from broker.model.commands import InspectItems, Overview
+from broker.model.commands import Overview
 from broker.model.items import attempts
 from broker.model.items.items import ItemDetails, LockDetails
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.results import (
+    EndList,
     FrontendList,
     History,
     InspectedItems,
+    KeptEnd,
     MovedItems,
     Overviewed,
     Purged,
@@ -26,7 +28,7 @@ from broker.model.results import (
 )
 from broker.model.times import moment
 from frontends.rest import paths, replies
-from frontends.rest.http.values import Response
+from frontends.rest.http.values import ApiRequest, Response
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
 """The fields of a dead letter's headers `stanzaq-dead-NAME`."""
@@ -45,14 +47,21 @@ def overview(command: Overview, found: Overviewed) -> Response:
     return replies.json(said)
 
 
-def survey(command: InspectItems, preview: int, found: InspectedItems) -> Response:
+def survey(request: ApiRequest, preview: int, found: InspectedItems) -> Response:
     """Write a page of items with their details, each with the first `preview` bytes of its payload."""
-    said: dict[str, Any] = {"items": [_item(command.node, each, preview) for each in found.items]}
+    node = request.path.node
+    said: dict[str, Any] = {
+        "items": [_item(node, each, preview) for each in found.items],
+        "examined": found.examined,
+    }
     if found.scan:
-        asked = {"preview": preview} if preview else {}
-        query = urlencode({"scan": found.scan, "limit": command.limit, **asked})
-        said["next"] = f"{paths.survey(command.node)}?{query}"
+        said["next"] = f"{paths.survey(node)}?{urlencode({**request.query, 'scan': found.scan})}"
     return replies.json(said)
+
+
+def ends(node: str, preview: int, found: EndList) -> Response:
+    """Write how items have ended, each with the first `preview` bytes of its result."""
+    return replies.json({"ends": [_end(node, each, preview) for each in found.ends]})
 
 
 def subscribers(found: SubscriptionList) -> Response:
@@ -148,6 +157,23 @@ def _queue(one: Summary) -> dict[str, Any]:
 
 def _dead_letters(record: NodeRecord) -> str:
     return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
+
+
+def _end(node: str, one: KeptEnd, preview: int) -> dict[str, Any]:
+    ended = one.outcome
+    said: dict[str, Any] = {
+        "id": ended.item_id,
+        "href": paths.message(node, ended.item_id),
+        "state": ended.state.value,
+        "reason": ended.reason,
+        "expires": moment(one.expires_ms),
+    }
+    if ended.envelope:
+        envelope = codec.unpack_any(ended.envelope)
+        body = envelope.body
+        shown = _preview(body, preview) if preview else {}
+        said["result"] = {"content_type": payloads.kind(envelope), "bytes": len(body)} | shown
+    return said
 
 
 def _item(node: str, one: ItemDetails, preview: int) -> dict[str, Any]:

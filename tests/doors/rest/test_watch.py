@@ -187,6 +187,55 @@ def test_previews(alice: httpx.Client) -> None:
     assert problem(alice.get(f"/surveys/{name}?preview=201")) == (400, "bad-request")
 
 
+def test_search(alice: httpx.Client) -> None:
+    """R5: items are found by key and header, each request examines so many and its link continues the same search."""
+    name = f"jobs-{secrets.token_hex(4)}"
+    alice.put(f"/queues/{name}", json={"options": {"stanzaq#partitions": 2}})
+    batch = [
+        {"text": "x", "guid": str(number), "group_key": f"k{number % 3}", "headers": {"a=b": "", "n": str(number % 2)}}
+        for number in range(30)
+    ]
+    alice.post(f"/batches/{name}", json=batch)
+
+    def found(**asked: str) -> tuple[set[int], int]:
+        ids, examined, link = set[int](), 0, f"/surveys/{name}?{httpx.QueryParams({'limit': '7', **asked})}"
+        while link:
+            page = alice.get(link).json()
+            ids |= {int(each["id"]) for each in page["items"]}
+            examined, link = examined + page["examined"], page.get("next", "")
+        return ids, examined
+
+    assert found(group_key="k1") == ({*range(1, 30, 3)}, 30)
+    assert found(header="n=1", group_key="k1") == ({*range(1, 30, 6)}, 30)
+    assert found(header="n=") == found(reason="torn") == (set(), 30)
+    assert found(item="4", header="n=0") == ({4}, 1)
+    for wrong in ("n", "=1"):
+        assert problem(alice.get(f"/surveys/{name}", params={"header": wrong})) == (400, "bad-request")
+
+
+def test_ends(alice: httpx.Client, bob: httpx.Client) -> None:
+    """R5: an owner lists how messages have ended, of all partitions, the latest first, each with its result."""
+    name = f"jobs-{secrets.token_hex(4)}"
+    alice.put(f"/queues/{name}", json={"options": {"stanzaq#partitions": 2}})
+    asked = {"Message-Reply": "true"}
+    for item in ("a", "b", "c"):
+        alice.post(f"/queues/{name}?guid={item}", content=b"x", headers=asked)
+    lease = alice.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
+    (held,) = alice.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
+    done = alice.post(held["complete"], content=b"42", headers={"Content-Type": "application/json"})
+    assert done.status_code == 200
+    alice.delete(lease)
+    (left, _) = sorted({"a", "b", "c"} - {held["id"]})
+    alice.post(f"/cancellations/{name}", json={"items": [left]})
+    cancelled, acknowledged = alice.get(f"/ends/{name}?preview=10").json()["ends"]
+    assert (cancelled["id"], cancelled["state"]) == (left, "cancelled") and "result" not in cancelled
+    assert (acknowledged["id"], acknowledged["state"]) == (held["id"], "acknowledged")
+    assert acknowledged["result"] == {"content_type": "application/json", "bytes": 2, "preview": "42"}
+    assert acknowledged["expires"] <= cancelled["expires"]
+    assert alice.get(f"/ends/{name}?limit=1").json()["ends"] == [cancelled]
+    assert problem(bob.get(f"/ends/{name}")) == (403, "forbidden")
+
+
 async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> None:
     """Q9, P26: locks and credit of each subscriber are shown, and a stuck lock is ended, or all of a holder's."""
     name = f"jobs-{secrets.token_hex(4)}"

@@ -117,7 +117,7 @@ _ELSEWHERE |= {commands.Receive, commands.Bind, commands.Unbind}
 _ELSEWHERE |= {commands.Reserve, commands.Redeem, commands.ListRequests}
 _ELSEWHERE |= {commands.InspectItems, commands.MoveItems, commands.Release, commands.Overview, commands.ShowHistory}
 _ELSEWHERE |= {commands.Frontends, commands.Disconnect, commands.Cancel, commands.ListQuotas, commands.SetQuota}
-_ELSEWHERE |= {commands.ImportItem, commands.RestoreNode}
+_ELSEWHERE |= {commands.ImportItem, commands.ListEnds, commands.RestoreNode}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:

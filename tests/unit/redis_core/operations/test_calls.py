@@ -74,6 +74,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Complete("n", ME, "i", 5, "r", envelope=b"e"),
     commands.CompleteAndPublish("n", ME, "i", publishes=(Publish("m", ME, "i", b"e", 1),)),
     commands.ReadOutcome("n", ME, "i"),
+    commands.ListEnds("n", ME, 5),
     Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
     commands.Renew("n", ME, "i", progress=Progress(0.4, "half")),
     commands.Locks("n", ME),
