@@ -17,7 +17,7 @@ LONG_NAME = "customers/letters/incoming-from-the-registered-post-office-in-north
 
 _LISTS = """
 const [done] = arguments, ask = window.fetch;
-const item = {id: 'twin', state: 'waiting', attempts: 0, published: '2026-12-01T09:00:00Z', publisher: 'a@example.org', headers: {}};
+const item = {id: 'twin', state: 'waiting', attempts: 0, published: '2026-12-01T09:00Z', publisher: 'a', headers: {}, bytes: 1};
 const items = [{...item, partition: 0}, {...item, partition: 1}];
 const jids = [{jid: 'twin', subid: 'a', credit: 1, held: 0}, {jid: 'twin', subid: 'b', credit: 1, held: 0}];
 const answers = {

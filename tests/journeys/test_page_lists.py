@@ -30,6 +30,7 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     _lists(browser, http, name)
     _cancels(browser, http, name)
     _dead(browser, http, name)
+    _ends(browser, http, name)
     browser.wide(360)
     assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 360
     assert browser.complaints() == []
@@ -73,7 +74,17 @@ def _lists(browser: Browser, http: httpx.Client, name: str) -> None:
     assert "x\N{HORIZONTAL ELLIPSIS}" in browser.text(f"{_row('long')} .carries span")
     assert browser.text(f"{_row('long')} .carries small") == "a: 1, b: 2, c: 3, \N{HORIZONTAL ELLIPSIS}"
     assert browser.text(f"{_row('bytes')} .carries") == "application/octet-stream, 3 bytes"
+    for words, item in (("key=emma", "lines"), ("header=c=3", "long")):
+        browser.fill("[role=search] input", words)
+        browser.click("[role=search] [type=submit]")
+        browser.says("1 found in 3", ".found")
+        browser.find(f"tr:only-child{_row(item).removeprefix('tr')}")
     judge(browser, "items")
+    browser.fill("[role=search] input", "key=nobody")
+    browser.click("[role=search] [type=submit]")
+    browser.says("has no item key=nobody", ".empty")
+    browser.click(".all")
+    browser.says("long", "tbody")
 
 
 def _cancels(browser: Browser, http: httpx.Client, name: str) -> None:
@@ -104,6 +115,11 @@ def _dead(browser: Browser, http: httpx.Client, name: str) -> None:
     _open(browser, name, "dead")
     browser.says('{"card": 3}', "tbody")
     letters = {each["died"]["item"]: each["id"] for each in http.get(f"/surveys/{name}/dead").json()["items"]}
+    for words in ("reason=nothing", "card-0"):
+        browser.fill("[role=search] input", words)
+        browser.click("[role=search] [type=submit]")
+        browser.says(f"{int(words == 'card-0')} found in 4", ".found")
+    browser.until(lambda: "card-1" not in browser.text("tbody"), "one letter")
     browser.click(f"{_row(letters['card-0'])} .link")
     browser.click("dialog .again")
     browser.says(name, "dialog h2")
@@ -113,7 +129,9 @@ def _dead(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.says("is published. card-0 is dropped.", "#said")
     copies = [each for each in http.get(f"/surveys/{name}?preview=20").json()["items"] if "99" in each["preview"]]
     assert [each["headers"] for each in copies] == [{"colour": "red", "n": "0"}]
-    browser.until(lambda: letters["card-0"] not in browser.text("tbody"), "it is dropped")
+    browser.says("has no item card-0", ".empty")
+    browser.click(".all")
+    browser.says("card-1", "tbody")
     browser.click(f"{_row(letters['card-1'])} [type=checkbox]")
     browser.click(".chosen button:not([hidden])")
     browser.says("card-1 is on its way back", "#said")
@@ -126,3 +144,16 @@ def _dead(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.click("dialog [type=submit]")
     browser.says("2 of 2 items are dropped", "#said")
     browser.says("No dead letters")
+
+
+def _ends(browser: Browser, http: httpx.Client, name: str) -> None:
+    """How an item has ended is listed with the worker's result."""
+    http.put(f"/queues/{name}-done")
+    http.post(f"/queues/{name}-done?guid=sum", content=b"x", headers={"Message-Reply": "true"})
+    lease = http.post("/subscriptions", json={"destinations": [f"{name}-done"], "prefetch": 1}).json()["href"]
+    (held,) = http.get(f"{lease}?wait=10", headers=JSON).json()["messages"]
+    http.post(held["complete"], content=b'{"sum": 42}', headers={"Content-Type": "application/json"})
+    http.delete(lease)
+    _open(browser, f"{name}-done", "ends")
+    browser.says('sum acknowledged {"sum": 42}', "tbody")
+    judge(browser, "ends")

@@ -32,7 +32,7 @@ export function fillCarries(cell, item) {
 }
 
 // The beginning of a payload in one line; bytes that are no text are counted.
-function began({preview, content_type, bytes}) {
+export function began({preview, content_type, bytes}) {
   if (preview === undefined) return `${content_type}, ${counted(bytes, "byte")}`;
   return (preview.replace(/\s+/g, " ").trim() || "nothing") + (bytes > PREVIEW ? "…" : "");
 }

@@ -2,13 +2,17 @@
 
 import {ask, path, Refusal} from "./api.js";
 import {confirmFirst, headers} from "./dialogs.js";
-import {badge, counted, fillCell, fromTemplate, keep, keepTable, make, number, since, write} from "./dom.js";
-import {carries, due, fillCarries, opener, PREVIEW} from "./item.js";
+import {badge, clock, counted, fillCell, fromTemplate, keep, keepTable, make, number, since, write} from "./dom.js";
+import {began, carries, due, fillCarries, opener, PREVIEW} from "./item.js";
 import {linkTo} from "./queues.js";
+import {search, WAYS} from "./search.js";
 import {cancelItems, chooser, choosing, nameOf, redriveItems} from "./several.js";
 
 const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
+
+// Dead letters are shown under the ids that they had where they died.
+const DEAD_WAYS = {...WAYS, id: "header=stanzaq-dead-item%3D"};
 
 // What tells a record from all others: partitions may have items of the same id, and a JID several subscriptions.
 function keyOf({id, partition, jid, subid, name}) {
@@ -44,6 +48,11 @@ export function list(template, {read, row, fill}) {
   };
 }
 
+// How many items a queue holds.
+function held(queue) {
+  return queue && queue.counts.waiting + queue.counts.in_flight;
+}
+
 export function cell(kind, ...inside) {
   return make("td", {class: kind}, ...inside);
 }
@@ -73,43 +82,18 @@ function survey(name, more, renew) {
   };
 }
 
-// The form that finds an item by its id: `wanted` returns the id, or empty for all items.
-function search(root, renew) {
-  const [form, all] = [root.querySelector("[role=search]"), root.querySelector(".all")];
-  const field = form.querySelector("input");
-  let wanted = "";
-  const look = (item) => {
-    wanted = field.value = item;
-    all.hidden = !item;
-    renew();
-  };
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    look(field.value.trim());
-  });
-  all.addEventListener("click", () => look(""));
-  return () => wanted;
-}
-
-// What items of queues and logs have in common: pages and search.
-function searched(template, name, renew, shown) {
+// What lists of items have in common: pages and search. `node` is their node, `shows` tells which of its items belong here.
+function searched(template, {node, total, renew, ways = WAYS, shows = () => true}, shown) {
   const part = list(template, {
     ...shown,
-    read: async () => {
-      if (!wanted()) return read();
-      more.hidden = true;
-      const {items} = await ask(`${path("surveys", name)}?preview=${PREVIEW}&item=${encodeURIComponent(wanted())}`);
-      if (!items.length) throw new Refusal(404, `${name} has no item ${wanted()}: it is done, or was never there.`);
-      return items;
-    },
+    read: async () => (node() ? (await found() ?? await read()).filter(shows) : []),
   });
-  const more = part.root.querySelector(".more");
-  const wanted = search(part.root, renew);
-  const read = survey(() => name, more, renew);
+  const found = search(part.root, node, total, renew, ways);
+  const read = survey(node, part.root.querySelector(".more"), renew);
   return part;
 }
 
-export function itemsPart(name, {act, renew}) {
+export function itemsPart(name, {queue, act, renew}) {
   const release = (item) => act(async () => {
     await ask(path("releases", name), {method: "POST", body: {items: [item.id]}});
     return `The lock of ${item.id} is ended: it goes to the next worker.`;
@@ -127,7 +111,7 @@ export function itemsPart(name, {act, renew}) {
     const said = await cancelItems(name, [item]);
     act(async () => said);
   });
-  const part = searched("items", name, renew, {
+  const part = searched("items", {node: () => name, total: () => held(queue()), renew}, {
     row: (item) => make("tr", {},
       make("th", {scope: "row"}, chooser(item.id), opener(item.id, act), make("small")),
       cell("state", make("span"), make("small")), carries(), cell("n"), cell("n"),
@@ -158,8 +142,8 @@ export function itemsPart(name, {act, renew}) {
   return part;
 }
 
-export function entriesPart(name, {act, renew}) {
-  return searched("entries", name, renew, {
+export function entriesPart(name, {queue, act, renew}) {
+  return searched("entries", {node: () => name, total: () => queue()?.counts.kept, renew}, {
     row: (item) => make("tr", {},
       make("th", {scope: "row"}, opener(item.id, act)), carries(), cell("n"), cell("n"), cell("text"), cell("text"), cell("text")),
     fill: (row, item) => {
@@ -177,8 +161,9 @@ export function entriesPart(name, {act, renew}) {
 export function deadPart(name, {queue, act, say, renew}) {
   // The dead letter queue of another queue shows its own items. Several queues may share one.
   const letters = () => (queue()?.lettersOf ? name : queue()?.dead_letters);
-  const part = list("dead", {
-    read: async () => (letters() ? (await read()).filter(({died}) => died && (letters() === name || died.node === name)) : []),
+  const shows = ({died}) => died && (letters() === name || died.node === name);
+  const total = () => (letters() === name ? held(queue()) : queue()?.dead);
+  const part = searched("dead", {node: letters, total, renew, ways: DEAD_WAYS, shows}, {
     row: (item) => {
       const id = nameOf(item);
       return make("tr", {},
@@ -210,13 +195,12 @@ export function deadPart(name, {queue, act, say, renew}) {
     })],
   ]);
   const find = (selector) => part.root.querySelector(selector);
-  const read = survey(letters, find(".more"), renew);
   const [choice, header, stop, progress] = [find("select"), find("[name=header]"), find(".stop"), find(".progress")];
   let stopped = false;
   stop.addEventListener("click", () => {
     stopped = true;
   });
-  find("form").addEventListener("submit", (event) => {
+  find(".redrive").addEventListener("submit", (event) => {
     event.preventDefault();
     if (stop.hidden) redrive();
   });
@@ -254,9 +238,23 @@ export function deadPart(name, {queue, act, say, renew}) {
     // What is chosen stays so when its last letter is gone: the empty reason means everything.
     keep(choice, new Set(["", ...reasons, chosen]), (each) => each, (each) => make("option", {value: each}), (option, each) => write(option, each || "anything"));
     choice.value = chosen;
-    find("form").hidden = !find(".empty").hidden && stop.hidden;
+    find(".redrive").hidden = !find(".empty").hidden && stop.hidden;
   };
   return part;
+}
+
+export function endsPart(name) {
+  return list("ends", {
+    read: async () => (await ask(`${path("ends", name)}?limit=${PAGE}&preview=${PREVIEW}`)).ends,
+    row: ({id}) => make("tr", {}, make("th", {scope: "row"}, id), cell("state", make("span"), make("small")), cell("text carries", make("span")), cell("n")),
+    fill: (row, {state, reason, result, expires}) => {
+      const [, how, carried, until] = row.children;
+      badge(how.firstChild, state);
+      write(how.lastChild, reason);
+      write(carried.firstChild, result ? began(result) : "–");
+      write(until, clock(expires));
+    },
+  });
 }
 
 export function subscribersPart(name, {act}) {

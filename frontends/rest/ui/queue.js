@@ -4,7 +4,7 @@ import {ask, path} from "./api.js";
 import {confirmFirst, publishItem} from "./dialogs.js";
 import {age, badge, bytes, counted, figures, fromTemplate, make, number, rate, write} from "./dom.js";
 import {hourPart} from "./hour.js";
-import {childrenPart, deadPart, entriesPart, itemsPart, subscribersPart} from "./parts.js";
+import {childrenPart, deadPart, endsPart, entriesPart, itemsPart, subscribersPart} from "./parts.js";
 import {kindOf, linkTo, stateOf} from "./queues.js";
 import {draw, recent} from "./rates.js";
 import {schedulesPart} from "./schedules.js";
@@ -13,7 +13,7 @@ import {settingsPart} from "./settings.js";
 // The parts of each kind, in order: the name in the address, the title, and the function that shows it.
 const PARTS = {
   queue: {
-    items: ["Items", itemsPart], dead: ["Dead letters", deadPart], subscribers: ["Subscribers", subscribersPart],
+    items: ["Items", itemsPart], dead: ["Dead letters", deadPart], ends: ["Finished", endsPart], subscribers: ["Subscribers", subscribersPart],
     schedules: ["Schedules", schedulesPart], hour: ["History", hourPart], settings: ["Settings", settingsPart],
   },
   log: {

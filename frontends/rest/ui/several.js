@@ -52,9 +52,9 @@ export function nameOf({id, died}) {
 // Say in one sentence what became of items: `failed` has the reason of each that failed by its id.
 function report(items, done, failed, is, are) {
   const why = failed.map(([id, reason]) => `${id} is not: ${reason}`).join("; ");
-  const what = items.length === 1 ? `${nameOf(items[0])} ${is}` : `${number(done)} of ${counted(items.length, "item")} ${done === 1 ? is : are}`;
-  if (!why) return `${what}.`;
-  return items.length === 1 ? why : `${what}; ${why}`;
+  if (items.length === 1) return done ? `${nameOf(items[0])} ${is}.` : why || `${nameOf(items[0])} is not there any more.`;
+  const what = `${number(done)} of ${counted(items.length, "item")} ${done === 1 ? is : are}`;
+  return why ? `${what}; ${why}` : `${what}.`;
 }
 
 // Cancel items, waiting or held, and say what became of them: one `is`, several `are` gone.
