@@ -2,11 +2,7 @@
 
 from typing import Final
 
-<<<<<<< HEAD
-from broker.model.commands import Erase, ImportItem, Release
-=======
-from broker.model.commands import ImportItem, ListEnds, Release
->>>>>>> 28b6143a (rest: search surveys, and list how messages have ended)
+from broker.model.commands import Erase, ImportItem, ListEnds, Release
 from broker.model.items import attempts
 from broker.model.items.dependencies import Dependent, read_record
 from broker.model.items.hints import NO_HINTS
@@ -15,13 +11,8 @@ from broker.model.items.outcomes import ItemOutcome
 from broker.model.items.progress import Progress
 from broker.model.names import Jid
 from broker.model.nodes.nodes import NodeRecord
-<<<<<<< HEAD
 from broker.model.nodes.options import Dedupe, WhenFull
-from broker.model.results import Erased, Published, Refused, Released
-=======
-from broker.model.nodes.options import Dedupe
-from broker.model.results import EndList, KeptEnd, Published, Refused, Released
->>>>>>> 28b6143a (rest: search surveys, and list how messages have ended)
+from broker.model.results import EndList, Erased, KeptEnd, Published, Refused, Released
 from broker.redis_core.commands.admin_parts import (
     InspectedPartition,
     InspectPartition,

@@ -368,7 +368,6 @@ ROWS: Final[Mapping[type, Row]] = {
         hands_out=True,
         administers=True,
     ),
-<<<<<<< HEAD
     admin.Erase: Row(
         call=admin_calls.erase,
         judge=may.owners,
@@ -377,7 +376,6 @@ ROWS: Final[Mapping[type, Row]] = {
         hands_out=True,
     ),
     admin.NoteErasure: Row(handler="erasure.note", administers=True),
-=======
     admin.ListEnds: Row(
         call=admin_calls.list_ends,
         judge=may.owners,
@@ -385,7 +383,6 @@ ROWS: Final[Mapping[type, Row]] = {
         partition=PartitionChoice.ALL,
         merge=merge.kept_ends,
     ),
->>>>>>> 28b6143a (rest: search surveys, and list how messages have ended)
     admin.InspectItems: Row(handler="inspection.inspect_items"),
     admin.MoveItems: Row(handler="item_moves.move_items", administers=True),
     admin.ImportItem: Row(
