@@ -114,7 +114,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 # Presence, bounces, confirmations and approvals are no requests; a node's counts and a cancel are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, commands.Approve}
 _ELSEWHERE |= {commands.Receive, commands.Bind, commands.Unbind}
-_ELSEWHERE |= {commands.Reserve, commands.Redeem, commands.ListRequests}
+_ELSEWHERE |= {commands.Reserve, commands.Redeem, commands.ListRequests, commands.Erase, commands.NoteErasure}
 _ELSEWHERE |= {commands.InspectItems, commands.MoveItems, commands.Release, commands.Overview, commands.ShowHistory}
 _ELSEWHERE |= {commands.Frontends, commands.Disconnect, commands.Cancel, commands.ListQuotas, commands.SetQuota}
 _ELSEWHERE |= {commands.ImportItem, commands.ListEnds, commands.RestoreNode}

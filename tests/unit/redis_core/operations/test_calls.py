@@ -115,6 +115,7 @@ SAMPLES: tuple[Any, ...] = (
     CheckReferences("n", 0, "i1", (Look(QUEUE, "r1", 5), Look(QUEUE, "r2", 5, "withdrawn"))),
     ListReferences("n", "i1"),
     commands.Release("n", ME, ("i",)),
+    commands.Erase("n", ME, 0, ME),
     InspectPartition("n", ME, 0, ("i",), 5),
     MoveFromPartition("n", ME, 0, (("1-0", "i", "m"),)),
     commands.ImportItem("n", ME, "i", b"e", Jid("a@x"), "i0/0/1-0", 0, "k"),
