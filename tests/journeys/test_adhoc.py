@@ -116,7 +116,7 @@ async def test_disconnect(admin: Client, join: Join, service: Service) -> None:
         assert await doomed.ended(PATIENCE_SECONDS) == 75
         await asyncio.wait_for(working, PATIENCE_SECONDS)
         (said,) = (json.loads(line) for line in doomed.log.splitlines() if "disconnected by" in line)
-        assert (said["frontend"], said["subscriber"]) == (name, settings["ADMINS"])
+        assert (said["frontend"], said["reason"]) == (name, f"disconnected by {settings['ADMINS']}")
     assert {item: len(known) for item, known in tokens.items()} == {f"i{number}": 1 for number in range(_ITEMS)}
     assert _choices(await run(admin, "disconnect")) == known
     assert (await run(worker, "disconnect", {"frontend": name})).error == "auth forbidden"
