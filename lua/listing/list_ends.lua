@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- List the ends of items that a partition keeps: at most `limit`, with about `max_bytes` of results, those that are kept longest first.
--- ARGV: now revision number limit max_bytes
+-- ARGV: now revision limit max_bytes
 -- RETURNS: ok(ends(expires_ms outcome)) stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end

@@ -482,7 +482,7 @@ def test_one_item(alice: httpx.Client, queue: str) -> None:
         "delayed",
     )
     assert found["delayed_until"] > found["published"]
-    assert alice.get(f"{survey}?item=i9").json() == {"items": []}
+    assert alice.get(f"{survey}?item=i9").json() == {"items": [], "examined": 0}
     for wrong in ("item=", "item=%07"):
         assert alice.get(f"{survey}?{wrong}").status_code == 400, wrong
     assert _overview(alice)[name]["queueing"] is True
