@@ -17,7 +17,6 @@ from broker.model.commands import (
     Describe,
     Erase,
     ListQuotas,
-    ListSchedules,
     Nodes,
     NoteErasure,
     RemoveSchedule,
@@ -34,7 +33,6 @@ from broker.model.results import (
     Erased,
     Listing,
     QuotaList,
-    ScheduleList,
     SubscriptionList,
     refusal_of,
 )
@@ -43,6 +41,7 @@ from frontends.commands.runner import (
     Unwilling,
     ask,
     confirm,
+    list_schedules,
     misuse,
     run,
     say,
@@ -140,19 +139,12 @@ class _Erasure:
             self.owned.append(record.name)
 
     async def _remove_schedules(self, core: "RedisCore", node: str) -> None:
-        after = ""
-        while True:
-            try:
-                page = await ask(core, ListSchedules(node, ADMINISTRATOR, _PAGE, after), ScheduleList)
-            except Unwilling as fault:
-                _unless_gone(fault)
-                return
-            for each in page.schedules:
+        try:
+            async for each in list_schedules(core, node):
                 if each.maker == self.jid:
                     await self._change(core, RemoveSchedule(node, ADMINISTRATOR, each.schedule.id), "schedules")
-            after = page.after
-            if not after:
-                return
+        except Unwilling as fault:
+            _unless_gone(fault)
 
     async def _erase_partition(self, core: "RedisCore", node: str, number: int, *, held: bool) -> None:
         part = Erase(node, ADMINISTRATOR, number, self.jid, held, self.looks)

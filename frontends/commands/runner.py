@@ -6,7 +6,7 @@ refused or not found, 2 usage error.
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from broker.model.commands import Command, Nodes
+from broker.model.commands import Command, ListSchedules, Nodes
 from broker.model.core import Core
 from broker.model.names import Jid, read_jid
+from broker.model.nodes.schedules import ScheduleStatus
 from broker.model.problems import CoreUnavailable
-from broker.model.results import Listing, Refused, Result, refusal_of
+from broker.model.results import Listing, Refused, Result, ScheduleList, refusal_of
 from broker.settings import SettingsError, load_command
 from frontends.terminal import NAME_CHARS, UNUSABLE, escape, fit_columns, settings
 
@@ -36,6 +37,8 @@ It needs no authentication: whoever can reach Redis with these settings may use 
 
 FAILED: Final = 1
 """The exit code of what was refused or not found."""
+
+_PAGE: Final = 500
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Result)
@@ -57,6 +60,18 @@ async def ask(core: Core, command: Command, kind: type[_R]) -> _R:
         raise Unwilling(refused)
     assert isinstance(result, kind)
     return result
+
+
+async def list_schedules(core: Core, node: str) -> AsyncIterator[ScheduleStatus]:
+    """Yield the schedules of a node, without their items, a page at a time. Raises Unwilling."""
+    after = ""
+    while True:
+        page = await ask(core, ListSchedules(node, ADMINISTRATOR, _PAGE, after), ScheduleList)
+        for each in page.schedules:
+            yield each
+        after = page.after
+        if not after:
+            return
 
 
 def run(config: Path | None, work: Callable[["RedisCore"], Awaitable[_T]]) -> _T:

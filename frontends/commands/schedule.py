@@ -5,17 +5,17 @@ from typing import Annotated
 import typer
 
 from broker import codec, payloads
-from broker.model.commands import ListSchedules, PauseSchedule, PutSchedule, RemoveSchedule
+from broker.model.commands import PauseSchedule, PutSchedule, RemoveSchedule
 from broker.model.core import Core
 from broker.model.items.headers import size as header_bytes
 from broker.model.items.headers import validate_headers
 from broker.model.items.hints import Hints
 from broker.model.nodes.schedules import FIELDS, Schedule, ScheduleStatus
 from broker.model.problems import MalformedRequest
-from broker.model.results import Done, Scheduled, ScheduleList
+from broker.model.results import Done, Scheduled
 from frontends.commands import sources
 from frontends.commands.item import Node, Yes, read_headers
-from frontends.commands.runner import ADMINISTRATOR, ask, confirm, misuse, run, say, table, tell
+from frontends.commands.runner import ADMINISTRATOR, ask, confirm, list_schedules, misuse, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="Publish items at certain times: make, list, pause and delete schedules.", no_args_is_help=True)
@@ -23,7 +23,6 @@ app = typer.Typer(help="Publish items at certain times: make, list, pause and de
 Name = Annotated[str, typer.Argument(help="The schedule's id.")]
 
 _COLUMNS = ("id", "when", "state", "next", "last", "published", "missed", "skipped")
-_PAGE = 500
 
 
 @app.command("add")
@@ -78,12 +77,7 @@ def schedule_list(node: Node, config: Config = None, *, as_json: Json = False) -
     """
 
     async def look(core: Core) -> list[ScheduleStatus]:
-        page = await ask(core, ListSchedules(node, ADMINISTRATOR, _PAGE, ""), ScheduleList)
-        found = list(page.schedules)
-        while page.after:
-            page = await ask(core, ListSchedules(node, ADMINISTRATOR, _PAGE, page.after), ScheduleList)
-            found += page.schedules
-        return found
+        return [each async for each in list_schedules(core, node)]
 
     told = [_schedule_row(each) for each in run(config, look)]
     if as_json:

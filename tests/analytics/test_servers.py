@@ -240,8 +240,8 @@ def test_a_stream_that_both_scans_miss(
     )
     scan = snapshot_module._scan
 
-    def scanned(link: Link, prefix: str, name: str) -> dict[str, JournalPartition]:
-        found = scan(link, prefix, name)
+    def scanned(link: Link, name: str) -> dict[str, JournalPartition]:
+        found = scan(link, name)
         if redis_cluster.owner(slot) is last:
             redis_cluster.move(slot, first)
         return found

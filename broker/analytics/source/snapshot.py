@@ -18,7 +18,7 @@ from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Route, Servers
 from broker.journal.schema import PARTITION_KEYS, JournalPartition, partition_of
-from broker.keys import use_prefix
+from broker.keys import prefix, use_prefix
 
 # Only ids: an entry may be as large as a payload. A stream may be gone or moved since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
@@ -106,7 +106,7 @@ def list_keys(servers: Servers, options: Options, name: str) -> dict[Process, di
     for _ in range(2):
         for process in servers.processes():
             with servers.link(process) as link:
-                listed = _scan(link, options.key_prefix, name)
+                listed = _scan(link, name)
             found[process] |= {key: partition for key, partition in listed.items() if options.includes(partition)}
         now = servers.slots()
         if now == before and not any("[" in slots for slots in now):
@@ -114,13 +114,13 @@ def list_keys(servers: Servers, options: Options, name: str) -> dict[Process, di
     return found
 
 
-def _scan(link: Link, prefix: str, name: str) -> dict[str, JournalPartition]:
+def _scan(link: Link, name: str) -> dict[str, JournalPartition]:
     """Return the keys of one name of all partitions in a process; raises Unreadable for keys of another format version."""
     _check_format(link)
     keys: dict[str, JournalPartition] = {}
     cursor: Any = b"0"
     while True:
-        cursor, found = link.ask("SCAN", cursor, "MATCH", PARTITION_KEYS % (prefix, name), "COUNT", _SCANNED)
+        cursor, found = link.ask("SCAN", cursor, "MATCH", PARTITION_KEYS % (prefix(), name), "COUNT", _SCANNED)
         for each in found:
             key = each.decode()
             partition = partition_of(key)

@@ -98,7 +98,8 @@ class Upgrades:
 
     async def work_beside(self) -> None:
         """Upgrade nodes, and at last the store, unless this or another process is at it. Raises CoreUnavailable."""
-        if time.monotonic() < self._next:
+        # Without steps there is no older format, and nothing to look for.
+        if not STEPS or time.monotonic() < self._next:
             return
         lock, self._next = keys.of_service("upgrade"), math.inf
         try:

@@ -30,9 +30,8 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Refused, ScheduleList, refusal_of
 from broker.redis_core.records.validation import NodeRules, Rules
 from frontends.commands import fields
-from frontends.commands.runner import ADMINISTRATOR, Unwilling, ask
+from frontends.commands.runner import ADMINISTRATOR, Unwilling, ask, list_schedules
 
-_PAGE: Final = 500
 _RIGHTS: Final = tuple(each.value for each in Affiliation if each is not Affiliation.NONE)
 
 
@@ -129,13 +128,7 @@ async def find(core: Core, node: str, admins: tuple[Jid, ...]) -> Present | None
 async def _schedules(core: Core, record: NodeRecord) -> dict[str, ScheduleStatus]:
     if record.config.collects:
         return {}
-    names, after = [], ""
-    while True:
-        page = await ask(core, ListSchedules(record.name, ADMINISTRATOR, _PAGE, after), ScheduleList)
-        names += [each.schedule.id for each in page.schedules]
-        after = page.after
-        if not after:
-            break
+    names = [each.schedule.id async for each in list_schedules(core, record.name)]
     # Only one that is named comes with its item.
     found = [await ask(core, ListSchedules(record.name, ADMINISTRATOR, 1, id=name), ScheduleList) for name in names]
     return {each.schedule.id: each for one in found for each in one.schedules}
