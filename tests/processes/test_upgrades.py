@@ -234,9 +234,12 @@ def test_after(start: Start, client: redis.Redis, tmp_path: Path, valkey: RedisS
     # As if a process had died half way through an upgrade.
     client.hset(keys.of_service("upgrade"), "by", "dead")
     client.pexpire(keys.of_service("upgrade"), 500)
+    # And as if a frontend had died before it had made the node of this name.
+    client.zadd(keys.of_service("all_nodes"), {"nobody": 1})
     new = start(tree)
     assert old.process.wait(PATIENCE_SECONDS) == 75
     eventually(new.ready)
+    client.zrem(keys.of_service("all_nodes"), "nobody")
     assert formats(client) == {"jobs": str(NEW), "format": str(NEW), "least": str(NEW)}
     assert start(ROOT).process.wait(PATIENCE_SECONDS) == 2
     assert f"install a version of stanzaq that keeps format {NEW}" in " ".join((tmp_path / "log").read_text().split())
