@@ -1,14 +1,15 @@
 """Settings from the environment and a TOML file, checked once, then frozen. Must not know who uses them.
 
 Each is `STANZAQ_NAME` in the environment, `name` in the TOML file; the environment wins. A setting that may hold a secret is
-also read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount them, and is never shown.
+also read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount them, and is never shown; and so is the list
+of roles.
 """
 
 import os
 import re
 import ssl
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -24,6 +25,7 @@ from broker.http_settings import HttpSettings
 from broker.keys import PREFIX as PREFIX_OF_KEYS
 from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_jid, read_jid
 from broker.model.nodes.options import AccessModel, NodeConfig
+from broker.model.roles import Role, read_roles
 from broker.redis_url import add_sentinel_login, check_url, read_url
 
 PREFIX: Final = "STANZAQ_"
@@ -37,6 +39,8 @@ _SECRETS: Final = (
     "amqp_passwords",
     "amqp_event_hubs_keys",
 )
+
+_FROM_FILES: Final = (*_SECRETS, "roles")
 
 
 _SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
@@ -101,6 +105,18 @@ def _read_domain(value: str) -> Jid:
         msg = f"{value[:80]!r} is not a domain name"
         raise ValueError(msg)
     return read_account_or_domain(value)
+
+
+def _read_roles(value: object) -> object:
+    return read_roles(value) if isinstance(value, str) else value
+
+
+def _check_roles(roles: Mapping[Jid, Role], info: ValidationInfo) -> Mapping[Jid, Role]:
+    """Refuse a role of an administrator: it may do everything anyway, so one of the two is a mistake."""
+    if twice := next((jid for jid in info.data.get("admins", ()) if jid in roles), None):
+        msg = f"{twice} is one of ADMINS and has a role besides: keep one"
+        raise ValueError(msg)
+    return roles
 
 
 def _jid(value: object) -> object:
@@ -202,6 +218,11 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         default=False,
         description="true or false: write each administrative change into the log stanzaq/audit; the same for all frontends and"
         " commands of a service",
+    )
+    roles: Annotated[Mapping[Jid, Role], NoDecode, BeforeValidator(_read_roles), AfterValidator(_check_roles)] = Field(
+        default={},
+        description="lines of JID ROLE, an account or a domain and one of viewer, operator and admin, e.g."
+        " juliet@example.org operator; not set: only ADMINS administrate",
     )
     metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(read_address)] = Field(
         default=None,
@@ -401,7 +422,7 @@ def load_amqp(config: Path | None = None) -> CommandSettings:
 
 def files_of(settings: Settings, config: Path | None = None) -> list[Path]:
     """Return the files that the settings come from, and those that they name."""
-    secrets = [os.environ.get(f"{PREFIX}{name.upper()}_FILE") for name in _SECRETS]
+    secrets = [os.environ.get(f"{PREFIX}{name.upper()}_FILE") for name in _FROM_FILES]
     named = [value for _, value in settings if isinstance(value, Path)]
     return [*([config] if config else []), *(Path(each) for each in secrets if each), *named]
 
@@ -456,7 +477,7 @@ def _file(config: Path) -> dict[str, Any]:
 def _unknown() -> list[str]:
     """Report variables that look like settings and are not, except the library's and those that Kubernetes sets."""
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {
-        f"{PREFIX}{name.upper()}_FILE" for name in _SECRETS
+        f"{PREFIX}{name.upper()}_FILE" for name in _FROM_FILES
     }
     problems = []
     for name in sorted(os.environ):
@@ -487,7 +508,7 @@ def _of_kubernetes(name: str, value: str) -> bool:
 
 def _secret_files() -> dict[str, str]:
     found = {}
-    for name in _SECRETS:
+    for name in _FROM_FILES:
         variable = f"{PREFIX}{name.upper()}_FILE"
         if variable in os.environ:
             try:

@@ -171,7 +171,6 @@ async def _serve_xmpp(
         legacy_unlock_ns=settings.legacy_unlock_ns,
         strict_iq_type=settings.strict_iq_type,
         event_log=settings.event_log,
-        admins=frozenset(settings.admins),
         node_defaults=settings.node_defaults,
     )
     core = RedisCore(settings, traces.outlet(component) if traces else component)
@@ -201,9 +200,10 @@ async def _serve_xmpp(
         await component.drain(seconds)
 
     async def use(fresh: Settings) -> None:
+        core.roles.named = fresh.roles
         component.replace(fresh.xmpp_secret.get_secret_value(), fresh.xmpp_context())
 
-    opening = partial(component.start, asked, link)
+    opening = partial(component.start, asked, link, core.roles.of)
     frontend = _Frontend(core, reasons, opening, drain, settings.xmpp_domain, up)
     await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
 
@@ -234,6 +234,7 @@ async def _serve_rest(
 
     async def use(fresh: CommandSettings) -> None:
         nonlocal keys
+        core.roles.named = fresh.roles
         identity.replace_passwords(fresh.http_passwords.get_secret_value())
         if fresh.http_jwt_keys != keys:
             keys = fresh.http_jwt_keys
@@ -302,6 +303,7 @@ async def _serve_amqp(
         raise Occupied(msg) from fault
 
     async def use(fresh: CommandSettings) -> None:
+        core.roles.named = fresh.roles
         identity.replace(fresh.amqp_passwords.get_secret_value(), fresh.amqp_event_hubs_keys.get_secret_value())
         server.review()
         try:

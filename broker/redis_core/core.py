@@ -26,6 +26,7 @@ from broker.model.nodes.pull_subscriptions import is_pull_subscription
 from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
+from broker.model.roles import Roles
 from broker.redis_core.audit import Audit
 from broker.redis_core.commands.internal import Outcome, PartitionCommand
 from broker.redis_core.handlers import Handlers
@@ -53,7 +54,7 @@ from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
 from broker.redis_core.redis_client.wakeup import Wakeup, Wakeups
-from broker.redis_core.registry.rows import ROWS, UNKNOWN
+from broker.redis_core.registry.rows import ROLES, ROWS, UNKNOWN
 from broker.redis_core.routing.router import NodeRouter, RoutingContext
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
@@ -109,7 +110,8 @@ class RedisCore:
         self.breaks = 0
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
-        self._store = NodeStore(self._server, settings.journal_records, frozenset(settings.admins))
+        self.roles = Roles(frozenset(settings.admins), settings.roles, ROLES)
+        self._store = NodeStore(self._server, settings.journal_records, self.roles)
         tree, self._quotas, self._tasks = Tree(self._server, self._store), Quotas(self._server, self._store), Tasks()
         own_door = door or ("xmpp" if outlet else "")
         self._handlers = Handlers(self._server, Records(self._store, tree, self._quotas), settings, self, own_door)
@@ -133,8 +135,9 @@ class RedisCore:
             "publish": self._handlers.publishes.deliver,
         }
         self._outbox = Outbox(self, deliverers, items.held)
-        wakeup = Wakeup(self._server, settings.redis_timeout)
-        self._heartbeat = Heartbeat(self._server, self.frontend, wakeup, self._look_what_is_sent)
+        self._heartbeat = Heartbeat(
+            self._server, self.frontend, Wakeup(self._server, settings.redis_timeout), self._look_what_is_sent
+        )
         self._wakeups = Wakeups(self._server, self.name, settings.redis_timeout, self.background)
         self.quota_use = QuotaUse(self._server, self._quotas, self._heartbeat.now_ms, self.count)
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None

@@ -74,7 +74,7 @@ class Handlers:
         """Make all handlers of a frontend at a door."""
         store = records.store
         rules = Rules(
-            store.admins,
+            store.roles,
             creators(settings, door),
             settings.node_defaults,
             settings.node_quota,

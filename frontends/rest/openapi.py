@@ -17,6 +17,7 @@ from broker.model.nodes.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, No
 from broker.model.nodes.schedules import ID_BYTES, CatchUp, Overlap, ScheduleState
 from broker.model.nodes.subscriptions import State
 from broker.model.nodes.tree import COLLECTION, NodeType
+from broker.model.roles import ROLE_NAMES
 from frontends.rest import errors
 from frontends.rest.admin import requests as admin_requests
 from frontends.rest.formats import documents
@@ -208,7 +209,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
                         **dict.fromkeys(("name", "href", "title", "parent", "owner", "dead_letters"), _TEXT),
                         "type": {"enum": [each.value for each in NodeType]},
                         "state": {"enum": [each.value for each in NodeState]},
-                        "standing": {"enum": [each.value for each in Affiliation]},
+                        "standing": {"enum": [*(each.value for each in Affiliation), *ROLE_NAMES]},
                         "queueing": _IS,
                         "partitions": _WHOLE,
                         "counts": {"type": "object", "additionalProperties": _WHOLE},

@@ -8,6 +8,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -21,6 +22,7 @@ from broker.model.names import Jid, prepare_jid
 from broker.model.nodes.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, RetractedBatch, Unlocked
+from broker.model.roles import Role
 from frontends.xmpp import refusal_log, replies, requests, stanzas
 from frontends.xmpp.adhoc import commands
 from frontends.xmpp.adhoc.move_batches import MoveBatches
@@ -55,7 +57,6 @@ class Component:
         strict_iq_type: bool = False,
         legacy_unlock_ns: bool = False,
         event_log: Jid | None = None,
-        admins: frozenset[Jid] = frozenset(),
         node_defaults: NodeConfig = NodeConfig(),  # noqa: B008  (a frozen value)
     ) -> None:
         """Prepare the component; `start` opens the stream. Must run inside the event loop."""
@@ -64,7 +65,7 @@ class Component:
         self._events = notifications.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
         # All frontends of a service share its secret, so each recognises the sessions of the others.
-        self._adhoc_context = commands.AdhocContext(admins, secret.encode(), node_defaults)
+        self._adhoc_context = commands.AdhocContext(key=secret.encode(), node=node_defaults)
         self._move_batches = MoveBatches(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, tls=tls, receive=self.receive, changed=self._on_link)
         self._core: Core
@@ -75,9 +76,12 @@ class Component:
         self._idle = asyncio.Event()
         self.gets_for_sets = 0
 
-    def start(self, core: Core, link: Callable[[bool], None]) -> None:
-        """Open the stream and keep it open; `link` is called whenever it comes up or goes down."""
+    def start(
+        self, core: Core, link: Callable[[bool], None], role_of: Callable[[Jid], Role | None] = commands.NOBODY.role_of
+    ) -> None:
+        """Open the stream and keep it open; `link` is called whenever it comes up or goes down. `role_of` tells roles."""
         self._core = core
+        self._adhoc_context = replace(self._adhoc_context, role_of=role_of)
         self._link = link
         self._stream.open()
 

@@ -27,7 +27,6 @@ from broker.model.commands import (
 )
 from broker.model.items.items import Envelope, LockEnded
 from broker.model.names import Jid
-from broker.model.nodes.nodes import Affiliation
 from broker.model.nodes.options import NodeState
 from broker.model.problems import Problem
 from broker.model.results import (
@@ -337,8 +336,8 @@ async def test_overview(make_core: MakeCore, node: str) -> None:
         await core.ask(Affiliate(f"{node}-{number}", ALICE, {Jid("bob@x"): standing}))
     theirs = await core.ask(Overview(BOB, 0, 10))
     assert isinstance(theirs, Overviewed) and theirs.total == 2
-    shown = [(one.record.name, one.affiliation, dict(one.record.affiliations)) for one in theirs.nodes]
-    assert shown == [(f"{node}-0", Affiliation.MEMBER, {}), (f"{node}-2", Affiliation.PUBLISHER, {})]
+    shown = [(one.record.name, one.standing, dict(one.record.affiliations)) for one in theirs.nodes]
+    assert shown == [(f"{node}-0", "member", {}), (f"{node}-2", "publisher", {})]
     assert await core.ask(Overview(W1, 0, 10)) == Overviewed((), 0)
     heard = await core.ask(Frontends(ALICE))
     assert isinstance(heard, FrontendList)

@@ -27,6 +27,7 @@ from broker.model.nodes.options import (
     WhenFull,
 )
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.roles import Roles
 
 BAD_RATES = (
     "0/s",
@@ -282,9 +283,9 @@ def test_affiliations() -> None:
     alice, bob = Jid("alice@example.org"), Jid("bob@example.org")
     record = NodeRecord("n", "i", 1, NodeConfig(), {alice: Affiliation.MEMBER, bob: Affiliation.OUTCAST})
     assert (record.affiliation(alice), record.affiliation(Jid("x@y"))) == (Affiliation.MEMBER, Affiliation.NONE)
-    given = record.add_admins(frozenset({bob}))
+    given = record.add_roles(Roles(frozenset({bob}), {}, {}))
     assert given.affiliations == {alice: Affiliation.MEMBER, bob: Affiliation.OWNER}
-    assert (given.name, given.config, record.add_admins(frozenset())) == ("n", NodeConfig(), record)
+    assert (given.name, given.config, record.add_roles(Roles(frozenset(), {}, {}))) == ("n", NodeConfig(), record)
 
 
 def test_a_log_keeps_what_it_is_told() -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from broker.address import Address
 from broker.model.nodes.options import AccessModel, NodeConfig
+from broker.model.roles import Role
 from broker.redis_url import read_url
 from broker.settings import (
     CommandSettings,
     LogFormat,
     NodeCreation,
     SettingsError,
+    files_of,
     load,
     load_amqp,
     load_command,
@@ -220,6 +222,10 @@ def test_redis_urls_that_are_none(url: str, wrong: str, monkeypatch: pytest.Monk
         ("XMPP_DOMAIN", "queue..example.org", "is not a domain name"),
         ("ADMINS", "romeo@example.org/phone", "is not a bare JID"),
         ("ADMINS", "romeo@@example.org", "is not a bare JID, e.g. romeo@example.org"),
+        ("ROLES", "romeo@example.org king", "line 1 is not JID ROLE: 'king' is none of viewer, operator, admin"),
+        ("ROLES", "romeo@example.org", "line 1 is not JID ROLE: it has two words"),
+        ("ROLES", "a@b/c viewer", "line 1 is not JID ROLE: 'a@b/c' is neither a bare JID nor a domain"),
+        ("ROLES", "a@b viewer\n\nA@b admin", "line 3 names a@b again: an account has one role"),
         ("QOS_TRUSTED", "example.org/phone", "neither a bare JID nor a domain"),
         ("QOS_TRUSTED", "@example.org", "neither a bare JID nor a domain"),
         ("EVENT_LOG", "a@b@c", "is not a JID"),
@@ -241,6 +247,19 @@ def test_wrong_values(name: str, value: str, wrong: str, monkeypatch: pytest.Mon
     assert problem.startswith(f"STANZAQ_{name} ({name.lower()} in the file): ")
     assert wrong in problem
     assert " It takes " in problem
+
+
+def test_roles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Roles are read from a file, of accounts and of domains; an administrator has none besides."""
+    file = tmp_path / "roles"
+    file.write_text("Juliet@Example.org operator\nexample.org viewer\n")
+    monkeypatch.setenv("STANZAQ_ROLES_FILE", str(file))
+    settings = load()
+    assert settings.roles == {"juliet@example.org": Role.OPERATOR, "example.org": Role.VIEWER}
+    assert file in files_of(settings)
+    monkeypatch.setenv("STANZAQ_ADMINS", "juliet@example.org")
+    (problem,) = _problems()
+    assert "juliet@example.org is one of ADMINS and has a role besides: keep one" in problem
 
 
 def test_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

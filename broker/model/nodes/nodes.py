@@ -1,16 +1,17 @@
 """A node's record: its configuration and affiliations. Pure rules; must not know forms, Redis or stanzas."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid, Partition, domain
+from broker.model.names import Jid, Partition, bare_jid, domain
 from broker.model.nodes.fields import Option
 from broker.model.nodes.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.roles import Roles
 
 MAX_AFFILIATIONS: Final = 10_000
 MAX_SUBSCRIBERS: Final = 100_000
@@ -113,12 +114,17 @@ def _refusal(option: Option, wrong: str) -> MalformedRequest:
     return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} {wrong}")
 
 
+def _lets_nobody(_command: object) -> bool:
+    return False
+
+
 @frozen
 class NodeRecord:
     """A node's stored record; `revision` grows with every change, and operations compare it with the caller's.
 
     The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root. A record with
-    `destinations` is no node's but that of a lease over several queues.
+    `destinations` is no node's but that of a lease over several queues. One by which
+    commands are judged knows whether the role of a command's sender is enough.
     """
 
     name: str
@@ -131,6 +137,7 @@ class NodeRecord:
     parent: str = ""
     parent_life: str = ""
     destinations: tuple[str, ...] = ()
+    role_lets: Callable[[Any], bool] = field(default=_lets_nobody, compare=False, repr=False)
 
     def partition(self, number: int) -> Partition:
         """Return one of its partitions."""
@@ -146,11 +153,12 @@ class NodeRecord:
         """Where its dead letters go: to their node, or without one back to their own."""
         return self.config.dead_letters_of(self.name) or self.name
 
-    def add_admins(self, admins: frozenset[Jid]) -> "NodeRecord":
-        """Return the record with the service's administrators as owners, which they are of every node."""
-        if not admins:
-            return self
-        return replace(self, affiliations={**self.affiliations, **dict.fromkeys(admins, Affiliation.OWNER)})
+    def add_roles(self, roles: Roles) -> "NodeRecord":
+        """Return the record for judging commands: with the service's roles, and its administrators among the owners."""
+        admins = dict.fromkeys(roles.admins, Affiliation.OWNER)
+        return replace(
+            self, affiliations={**self.affiliations, **admins} if admins else self.affiliations, role_lets=roles.lets
+        )
 
     def affiliation(self, jid: Jid) -> Affiliation:
         """Return the affiliation of a bare JID: its own, or that of its domain."""
@@ -166,6 +174,10 @@ class NodeRecord:
             for jid, affiliation in those.affiliations.items()
             if affiliation is Affiliation.OWNER
         )
+
+    def is_owned_by(self, command: Any) -> bool:  # noqa: ANN401  (any command)
+        """Return whether the sender of a command is an owner, or its role is enough for this command."""
+        return self.affiliation(bare_jid(command.sender)) is Affiliation.OWNER or self.role_lets(command)
 
     def lets_read(self, affiliation: Affiliation) -> bool:
         """Return whether who has this affiliation may read the node, and subscribe to it without being asked for more."""

@@ -71,11 +71,11 @@ class Erased:
 
 @frozen
 class Summary:
-    """A node in an overview, with the sender's affiliation in place of all."""
+    """A node in an overview, with what the sender is there: its affiliation, or else its role."""
 
     record: NodeRecord
     counted: Counted
-    affiliation: Affiliation = Affiliation.OWNER
+    standing: str = Affiliation.OWNER.value
 
 
 @frozen

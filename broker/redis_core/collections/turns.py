@@ -139,7 +139,7 @@ class Turns:
         levels = await self._tree.find_leaves(record)
         nodes = sorted({each.queue.node for _whose, each in references})
         store = self._cache.store
-        records = {each.name: each.add_admins(store.admins) for each in await store.read_all(nodes)}
+        records = {each.name: each.add_roles(store.roles) for each in await store.read_all(nodes)}
         whose: dict[str, tuple[Jid, Scope | None]] = {}
         async for part in subscribers(self._ask_own, record.name, FIRST_PARTITION):
             if isinstance(part, Scanned):

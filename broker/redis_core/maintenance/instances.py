@@ -49,7 +49,7 @@ class Instances:
 
     async def list(self, command: Frontends) -> Result:
         """List frontends and doors."""
-        if bare_jid(command.sender) not in self._rules.admins:
+        if not self._rules.roles.lets(command):
             return _FORBIDDEN
         answer = await self._server.run(self._server.write_call("list_frontends", self._names, {"now": ""}))
         heard = [FrontendStatus(each.name.decode(), each.ago_ms, each.by.decode()) for each in answer.frontends]
@@ -75,7 +75,7 @@ class Instances:
 
     async def disconnect(self, command: Disconnect) -> Result:
         """Request the end of a frontend; it ends when its next heartbeat tells it."""
-        if bare_jid(command.sender) not in self._rules.admins:
+        if not self._rules.roles.lets(command):
             return _FORBIDDEN
         if not _NAME.fullmatch(command.frontend):
             return _UNKNOWN

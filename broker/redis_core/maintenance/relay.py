@@ -34,7 +34,9 @@ _KINDS: Final[dict[str, TypeAdapter[Notice]]] = {kind.__name__: TypeAdapter(kind
 def encode(notice: Notice) -> bytes:
     """Encode a notice as JSON, readable in redis-cli."""
     kind = type(notice).__name__
-    return json.dumps([kind, _KINDS[kind].dump_python(notice, mode="json")]).encode()
+    # A record's roles belong to the process that judges by it.
+    told = _KINDS[kind].dump_python(notice, mode="json", exclude={"record": {"role_lets"}})
+    return json.dumps([kind, told]).encode()
 
 
 def decode(text: bytes) -> Notice | None:

@@ -9,6 +9,7 @@ from typing import Final
 from broker import keys
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
+from broker.model.roles import Roles
 from broker.redis_core.records.store import NodeStore, in_pages
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.diagnostics import Finding, Level
@@ -32,7 +33,7 @@ async def examine_nodes(url: str, seconds: float) -> list[Finding]:
         return []
     server = Server.connect(url, lua_directory(), seconds)
     try:
-        return [await _examine_owners(server, NodeStore(server, 0, frozenset()))]
+        return [await _examine_owners(server, NodeStore(server, 0, Roles(frozenset(), {}, {})))]
     except CoreUnavailable:
         return []
     finally:

@@ -3,7 +3,6 @@
 from typing import Final
 
 from broker.model.commands import NoteErasure
-from broker.model.names import bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result
 from broker.redis_core.records.validation import Rules
@@ -20,4 +19,4 @@ class Erasure:
 
     async def note(self, command: NoteErasure) -> Result:
         """Allow an erasure: the audit writes what the command says."""
-        return Done() if bare_jid(command.sender) in self._rules.admins else _FORBIDDEN
+        return Done() if self._rules.roles.lets(command) else _FORBIDDEN

@@ -14,6 +14,7 @@ from broker.model.names import bare_jid
 from broker.model.nodes.nodes import READERS, Affiliation
 from broker.model.problems import Problem
 from broker.model.results import Counted, InspectedItems, Overviewed, Refused, Result, Summary
+from broker.model.roles import Role
 from broker.redis_core.commands.admin_parts import InspectedPartition, InspectPartition
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.nodes.counting import count_nodes
@@ -29,6 +30,7 @@ ENTRIES_PER_CALL: Final = 200
 MAX_NAMED: Final = 20
 """Items that may be named at once: each may have the largest payload."""
 
+_READERS: Final = tuple(each.value for each in READERS)
 _SCAN: Final = re.compile(r"([0-9]{1,4}) (\S+)", re.ASCII)
 _POSITION: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})", re.ASCII)
 _LARGEST: Final = 2**64 - 1
@@ -89,19 +91,20 @@ class Inspection:
     async def overview(self, command: Overview) -> Result:
         """Summarize nodes, in a few round trips for all."""
         asker = bare_jid(command.sender)
-        affiliations: dict[str, Affiliation] = {}
-        if asker in self._rules.admins:
+        affiliations = {name: each.value for name, each in await self._store.affiliations_of(asker)}
+        role = self._rules.roles.of(asker)
+        if self._rules.roles.lets(command):
             total = await self._store.count()
             names = await self._store.names(command.first, command.limit)
         else:
-            found = await self._store.affiliations_of(asker)
-            affiliations = {name: affiliation for name, affiliation in found if affiliation in READERS}
+            affiliations = {name: each for name, each in affiliations.items() if each in _READERS}
             total = len(affiliations)
             names = tuple(affiliations)[command.first : command.first + command.limit]
         records = await self._store.records(names)
         counts = await count_nodes(self._store, records)
+        standing = role.name.lower() if role and role < Role.ADMIN else Affiliation.OWNER.value
         nodes = [
-            Summary(record, counts.get(record.name, NOTHING), affiliations.get(record.name, Affiliation.OWNER))
+            Summary(record, counts.get(record.name, NOTHING), affiliations.get(record.name, standing))
             for record in records
         ]
         return Overviewed(tuple(nodes), total)

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker import keys
 from broker.model.commands import Children, Nodes
-from broker.model.names import Jid, bare_jid
+from broker.model.names import bare_jid
 from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
 from broker.redis_core.records.store import NodeStore
@@ -30,7 +30,7 @@ class NodeListing:
     """The list of nodes, as each JID may see it."""
 
     def __init__(self, server: Server, store: NodeStore, tree: Tree) -> None:
-        """Show every node to administrators."""
+        """Show every node to those whose role lets them."""
         self._server = server
         self._store = store
         self._tree = tree
@@ -55,7 +55,7 @@ class NodeListing:
                 return await self._mark_collections(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
             first, total, names = page.first, page.total, [name.decode() for name in page.names]
             top = set(await self._tree.first_level(names))
-            seen = [each for each in await self._find_visible(command.sender, first, names) if each[1] in top]
+            seen = [each for each in await self._find_visible(command, first, names) if each[1] in top]
             shown = [*seen, *shown] if command.backwards else [*shown, *seen]
             looked += len(names)
             ended = len(names) < count or (command.backwards and first == 0)
@@ -70,19 +70,19 @@ class NodeListing:
         record = await admit(self._store, command, command.node)
         if isinstance(record, Refused):
             return record
-        seen = await self._find_visible(command.sender, 0, await self._tree.children(record))
+        seen = await self._find_visible(command, 0, await self._tree.children(record))
         return await self._mark_collections(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
 
     async def _mark_collections(self, listing: Listing) -> Listing:
         """Mark the collections of a listing."""
         return replace(listing, collections=await self._tree.collections(listing.nodes))
 
-    async def _find_visible(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
+    async def _find_visible(self, command: Nodes | Children, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
         """Return the names that the sender may see with their ranks, which begin with `first`."""
-        asker, numbered = bare_jid(sender), list(enumerate(names, first))
-        if asker in self._store.admins:
+        numbered = list(enumerate(names, first))
+        if self._store.roles.lets(command):
             return numbered
-        access = await self._store.access(names, asker)
+        access = await self._store.access(names, bare_jid(command.sender))
         return [
             each for each, (affiliation, model) in zip(numbered, access, strict=True) if visible(affiliation, model)
         ]

@@ -22,7 +22,7 @@ from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.nodes.tree import tree_request
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
-from broker.redis_core.commands.internal import Leave, LogExtent, Sweep
+from broker.redis_core.commands.internal import Leave, Sweep
 from broker.redis_core.nodes.records import Records
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
@@ -93,10 +93,10 @@ class NodeService:
             return declared
         config, tree = declared
         refused = await self._node_rules.check_durability(config)
-        refused = refused or await self._node_rules.check_dead_letter_node(node, config, owner)
+        refused = refused or await self._node_rules.check_dead_letter_node(node, config, command)
         if refused is not None:
             return refused
-        place = await self.placement.check_place(command.sender, node, None, config, tree)
+        place = await self.placement.check_place(command, node, None, config, tree)
         if isinstance(place, Refused):
             return place
         refused = await self.count_to_quota(owner, node, config.partitions)
@@ -123,7 +123,7 @@ class NodeService:
 
     async def _find_limits(self, owner: Jid | None) -> dict[Jid, Quota]:
         """Return what an owner may have, and what the users of its domain together; nothing for an administrator."""
-        if owner is None or owner in self._rules.admins:
+        if owner is None or owner in self._store.roles.admins:
             return {}
         known = find_quotas(await self._quotas.read(), owner)
         limits = {subject: known.get(subject, Quota()) for subject in (owner, Jid(domain(owner)))}
@@ -205,23 +205,22 @@ class NodeService:
             config = change_config(record.config, options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
-        sender = command.sender
         if config.partitions != record.config.partitions:
             return _PARTITIONS
         refused = check_conversion(record.config, config) or check_options(config)
         if config.confirm is not record.config.confirm:
             refused = refused or await self._node_rules.check_durability(config)
         if config.dead_letters_of(command.node) != record.config.dead_letters_of(command.node):
-            refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, bare_jid(sender))
+            refused = refused or await self._node_rules.check_dead_letter_node(command.node, config, command)
         if refused is not None:
             return refused
-        place = await self.placement.check_place(sender, command.node, record, config, tree)
+        place = await self.placement.check_place(command, command.node, record, config, tree)
         if isinstance(place, Refused):
             return place
         changed = await self.placement.change(record, config, place.parent)
         if changed is None or isinstance(changed, Refused):
             return changed
-        return await self.placement.place_children(sender, command.node, place) or Done()
+        return await self.placement.place_children(command.sender, command.node, place) or Done()
 
     async def _record_changed(self, record: NodeRecord, renewed: NodeRecord) -> None:
         """Bring partitions and subscribers up to a changed record."""
@@ -296,7 +295,8 @@ class NodeService:
     async def _end_forbidden(self, record: NodeRecord, jids: Collection[Jid]) -> None:
         """End the subscriptions of JIDs that may no longer subscribe, with all that they hold, and notify them."""
         for jid in jids:
-            if refusal(LogExtent(record.name, jid, 0), record) is None:
+            # A role lets look, and not subscribe.
+            if record.is_readable(bare_jid(jid)):
                 continue
             for ended in await self._subscriptions.remove(record.name, jid):
                 self._notify(SubscriptionChanged(Subscription(record.name, jid, ended, State.NONE)))

@@ -7,7 +7,7 @@ leaves one note too many at most. Must not know what a place in the tree means f
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from broker.model.commands import Associate, Dissociate
+from broker.model.commands import Associate, Configure, Declare, Dissociate
 from broker.model.frozen import frozen
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes.nodes import Affiliation, NodeRecord
@@ -53,13 +53,13 @@ class TreeMoves:
         self._renewed = renewed
 
     async def check_place(
-        self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
+        self, command: Declare | Configure, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
     ) -> TreePlace | Refused:
         """Check a node's new place before anything is changed."""
         parent = None if record is None else await self._parent(record)
         if tree.parent is not None:
             parent = await self._read(tree.parent) if tree.parent else None
-            refused = await self._tree.check_move(sender, node, record, parent) if tree.parent else None
+            refused = await self._tree.check_move(command, node, record, parent) if tree.parent else None
             if refused is not None:
                 return refused
         if tree.children is None or (not tree.children and not config.collects):
@@ -69,22 +69,24 @@ class TreeMoves:
         if len(tree.children) > config.children_max:
             return Refused(Problem.TOO_MANY_CHILDREN, f"the collection has at most {config.children_max} children")
         # Check the children as if the node were in its new place with its new configuration.
-        here = record or NodeRecord(node, "", 0, config, {bare_jid(sender): Affiliation.OWNER})
+        here = record or NodeRecord(node, "", 0, config, {bare_jid(command.sender): Affiliation.OWNER})
         here = move_record(replace(here, config=config), parent)
         had = () if record is None else await self._tree.children(record)
         added = tuple(child for child in tree.children if child not in had)
-        refused = await self._check_children(sender, added, here)
+        refused = await self._check_children(command, added, here)
         return refused or TreePlace(parent, added, tuple(child for child in had if child not in tree.children))
 
-    async def _check_children(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
+    async def _check_children(
+        self, command: Declare | Configure, names: Sequence[str], parent: NodeRecord
+    ) -> Refused | None:
         """Refuse children that the sender may not move or that cannot be below the collection."""
         for name in names:
             child = await self._read(name)
             if child is None:
                 return Refused(Problem.NODE_NOT_FOUND, f"there is no node {name!r}")
-            if child.affiliation(bare_jid(sender)) is not Affiliation.OWNER:
+            if not child.is_owned_by(command):
                 return Refused(Problem.FORBIDDEN, f"only its owners move the node {name!r}")
-            if refused := await self._tree.check_move(sender, name, child, parent):
+            if refused := await self._tree.check_move(command, name, child, parent):
                 return refused
         return None
 
@@ -130,9 +132,9 @@ class TreeMoves:
             parent, child = await self._read(command.node), await self._read(command.child)
             if parent is None or child is None:
                 return GONE
-            if child.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:
+            if not child.is_owned_by(command):
                 return Refused(Problem.FORBIDDEN, f"only its owners move the node {command.child!r}")
-            if refused := await self._tree.check_move(command.sender, command.child, child, parent):
+            if refused := await self._tree.check_move(command, command.child, child, parent):
                 return refused
             changed = await self.change(child, child.config, parent)
             if changed is not None:
@@ -145,9 +147,7 @@ class TreeMoves:
             parent, child = await self._read(command.node), await self._read(command.child)
             if parent is None:
                 return GONE
-            sender = bare_jid(command.sender)
-            owned = [each for each in (parent, child) if each and each.affiliation(sender) is Affiliation.OWNER]
-            if not owned:
+            if not any(each and each.is_owned_by(command) for each in (parent, child)):
                 return _NOT_YOURS
             if child is None or (child.parent, child.parent_life) != (parent.name, parent.incarnation):
                 return _ROOT

@@ -162,7 +162,7 @@ def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord
     return {
         "sender": command.sender,
         "subids": subids(command.sender),
-        "owner": "1" if record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER else "",
+        "owner": "1" if record.is_owned_by(command) else "",
         "item": command.item_id,
         "token": token_text(command.token),
     }
@@ -239,8 +239,7 @@ def _complete_and_publish_row(command: CompleteAndPublish, record: NodeRecord) -
 
 
 def _outcome_row(command: ReadOutcome, record: NodeRecord) -> Values:
-    owner = record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER
-    return {"sender": command.sender, "owner": "1" if owner else "", "item": command.item_id}
+    return {"sender": command.sender, "owner": "1" if record.is_owned_by(command) else "", "item": command.item_id}
 
 
 def _outcome(_command: ReadOutcome, answer: Answer, _record: NodeRecord) -> Result:
@@ -273,8 +272,7 @@ def _read_retracted_batch(command: RetractBatch, reply: OperationReply, record: 
 
 
 def _cancel_row(command: Cancel, record: NodeRecord) -> Values:
-    owner = record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER
-    return Fields(command, owner="1" if owner else "", item=command.item_id)
+    return Fields(command, owner="1" if record.is_owned_by(command) else "", item=command.item_id)
 
 
 def _read_cancelled(command: Cancel, answer: Answer, record: NodeRecord) -> Result:

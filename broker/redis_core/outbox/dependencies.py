@@ -103,7 +103,7 @@ class DependencyService:
         return found
 
     def _may_await(self, there: NodeRecord, publisher: Jid) -> bool:
-        return may_await(there.add_admins(self._store.admins), publisher)
+        return may_await(there.add_roles(self._store.roles), publisher)
 
     async def ask_parents(self, partition: Partition, page: OutboxPage) -> None:
         """Ask for the parents of items that wait, whose publish was cut short, or whose parents may be lost."""

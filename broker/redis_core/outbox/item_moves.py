@@ -10,8 +10,7 @@ from typing import Final
 
 from broker.model.commands import InspectItems, MoveItems
 from broker.model.items.items import ItemDetails
-from broker.model.names import bare_jid
-from broker.model.nodes.nodes import Affiliation, NodeRecord
+from broker.model.nodes.nodes import NodeRecord
 from broker.model.nodes.options import NodeState
 from broker.model.problems import Problem
 from broker.model.results import InspectedItems, MovedItems, Refused, Result
@@ -42,7 +41,7 @@ class ItemMoves:
         here = await self._store.read_with_admins(command.node)
         if here is None:
             return GONE
-        if here.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:
+        if not here.is_owned_by(command):
             return Refused(Problem.FORBIDDEN, "only the node's owners may do this")
         refused = None if command.to is None else await self._move_refusal(here, command)
         if refused is not None:
@@ -110,7 +109,7 @@ class ItemMoves:
         there = await self._store.read_node(to)
         if there is None:
             return f"there is no node {to!r}"
-        if there.affiliation(bare_jid(command.sender)) is not Affiliation.OWNER:
+        if not there.is_owned_by(command):
             return f"the node {to!r} is another's"
         if not here.config.queueing:
             return "the entries of a log stay where they are"

@@ -33,20 +33,20 @@ class QuotaService:
 
         Only administrators see what others use of a domain's quota.
         """
-        asker, admin = bare_jid(command.sender), bare_jid(command.sender) in self._rules.admins
+        asker, admin = bare_jid(command.sender), self._rules.roles.lets(command)
         if not admin and asker != command.owner:
             return _FORBIDDEN
         known = await self._quotas.read()
         if command.owner is not None:
             await self._quotas.find_default()
-            held = {} if command.owner in self._rules.admins else self._quotas.find(command.owner)
+            held = {} if command.owner in self._rules.roles.admins else self._quotas.find(command.owner)
             known = {subject: quota for subject, quota in held.items() if admin or subject == asker}
         found = [await self._quotas.status(subject, known[subject]) for subject in sorted(known, key=_order)]
         return QuotaList(tuple(found))
 
     async def set(self, command: SetQuota) -> Result:
         """Set or clear a quota."""
-        if bare_jid(command.sender) not in self._rules.admins:
+        if not self._rules.roles.lets(command):
             return _FORBIDDEN
         try:
             subject = read_account_or_domain(command.subject)
@@ -70,7 +70,7 @@ class QuotaService:
         first = 0
         while names := await self._store.names(first):
             for record in await self._store.records(names):
-                if counts_for(subject, record.creator) and record.creator not in self._rules.admins:
+                if counts_for(subject, record.creator) and record.creator not in self._rules.roles.admins:
                     await self._store.count_owned(subject, record.name, MOST)
             first += LISTED
 

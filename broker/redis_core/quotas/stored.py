@@ -44,7 +44,7 @@ class Quotas:
     def __init__(self, server: Server, store: NodeStore) -> None:
         """Know no quota until they are read."""
         self._server = server
-        self._store, self.admins = store, store.admins
+        self._store, self.admins = store, store.roles.admins
         self._limits: dict[str, Quota] = {}
         self._unreadable: dict[bytes, bytes] = {}
         self._failures = FailureLog("quotas not read")

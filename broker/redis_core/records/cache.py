@@ -29,13 +29,13 @@ class NodeCache:
             await self.store.advance(found, self._newest.revision)
             found = await self.store.read(self.node)
         self._newest = found
-        self.record = found and found.add_admins(self.store.admins)
+        self.record = found and found.add_roles(self.store.roles)
         # Return this read: another task may forget the record while others wait for Redis.
         return self.record
 
     def store_record(self, record: NodeRecord) -> None:
         """Cache a record that was just read elsewhere."""
-        self.record = record.add_admins(self.store.admins)
+        self.record = record.add_roles(self.store.roles)
 
     def forget(self) -> None:
         """Drop the record; the next caller reads it again."""

@@ -21,6 +21,7 @@ from broker.model.nodes.pull_subscriptions import is_lease_record
 from broker.model.nodes.quotas import counts_for
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
 from broker.model.results import Counted, Refused
+from broker.model.roles import Roles
 from broker.redis_core.operations.maintenance import read_counts
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
@@ -86,10 +87,10 @@ class SubscriptionRef:
 class NodeStore:
     """Reads and writes the records; keeps all state in Redis."""
 
-    def __init__(self, server: Server, journal_records: int, admins: frozenset[Jid]) -> None:
-        """Keep journals of `journal_records`; `admins` own every node."""
+    def __init__(self, server: Server, journal_records: int, roles: Roles) -> None:
+        """Keep journals of `journal_records`; `roles` say what accounts may do with every node."""
         self._server = server
-        self.admins = admins
+        self.roles = roles
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
         self.created_nodes = Index(server, "created_nodes")
@@ -133,9 +134,9 @@ class NodeStore:
         return _record(node, head, options, affiliations)
 
     async def read_with_admins(self, node: str) -> NodeRecord | None:
-        """Read a node's record for authorization, with the administrators among its owners."""
+        """Read a node's record for authorization: with the roles, and the administrators among its owners."""
         record = await self.read(node)
-        return record and record.add_admins(self.admins)
+        return record and record.add_roles(self.roles)
 
     async def read_node(self, node: str) -> NodeRecord | None:
         """Read the same of a name that a request gives: the record of a lease is not for it."""

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from broker import keys
-from broker.model.names import Jid, Partition, bare_jid
+from broker.model.commands import Associate, Configure, Declare
+from broker.model.names import Partition, bare_jid
 from broker.model.nodes.destinations import is_wildcard, matches
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.tree import DEPTH, Association, NodeType
@@ -16,6 +17,9 @@ from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server, Value
+
+Moving = Declare | Configure | Associate
+"""A command that may put a node below a collection."""
 
 MOVED: int = 10_000
 """Most nodes below a collection that are read: a larger collection cannot be moved."""
@@ -124,7 +128,7 @@ class Tree:
         return list(dict.fromkeys(found))[:MOVED]
 
     async def check_move(
-        self, sender: Jid, child: str, record: NodeRecord | None, parent: NodeRecord | None
+        self, command: Moving, child: str, record: NodeRecord | None, parent: NodeRecord | None
     ) -> Refused | None:
         """Refuse to put a node below a collection; `record` is the node's own, None when it is about to be created."""
         if parent is None:
@@ -133,7 +137,7 @@ class Tree:
             return _LEAF
         if record is not None and (record.parent, record.parent_life) == (parent.name, parent.incarnation):
             return None
-        if not _admits(parent, bare_jid(sender)):
+        if not _admits(parent, command):
             return _CLOSED
         return await self._check_shape(child, record, parent)
 
@@ -203,10 +207,11 @@ def move_record(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
     return replace(record, parent=parent.name, parent_life=parent.incarnation)
 
 
-def _admits(parent: NodeRecord, sender: Jid) -> bool:
+def _admits(parent: NodeRecord, command: Moving) -> bool:
+    sender = bare_jid(command.sender)
     affiliation = parent.affiliation(sender)
     match parent.config.association:
-        case _ if affiliation is Affiliation.OWNER:
+        case _ if parent.is_owned_by(command):
             return True
         case Association.ALL:
             return affiliation is not Affiliation.OUTCAST

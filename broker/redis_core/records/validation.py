@@ -4,17 +4,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from broker.model.commands import Declare
+from broker.model.commands import Configure, Declare
 from broker.model.frozen import frozen
 from broker.model.items.durability import Durability
 from broker.model.names import NODE_NAME_BYTES, Jid, bare_jid, domain, is_printable
 from broker.model.nodes.fields import Option
-from broker.model.nodes.nodes import Affiliation, NodeRecord, change_config
+from broker.model.nodes.nodes import NodeRecord, change_config
 from broker.model.nodes.options import OPTIONS, Fair, NodeConfig
 from broker.model.nodes.pull_subscriptions import is_lease_record
 from broker.model.nodes.tree import TreeRequest, tree_request
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
+from broker.model.roles import Roles
 from broker.settings import NodeCreation, Settings
 
 _DEFAULTS = NodeConfig()
@@ -24,9 +25,9 @@ _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
 @frozen
 class Rules:
-    """Who may create nodes besides `admins`, how many, and a new node's defaults."""
+    """Who may create nodes besides those whose role lets them, how many, and a new node's defaults."""
 
-    admins: frozenset[Jid]
+    roles: Roles
     creates: Callable[[Jid], bool]
     defaults: NodeConfig
     node_quota: int
@@ -72,7 +73,7 @@ class NodeRules:
     def new_config(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
         """Return a new node's configuration and place in the tree, or why it is refused."""
         creator = bare_jid(command.sender)
-        if creator not in self._rules.admins and not self._rules.creates(creator):
+        if not (self._rules.creates(creator) or self._rules.roles.lets(command)):
             return _NO_CREATOR
         if not _nameable(node):
             return Refused(Problem.NODE_NAME_INVALID, _NAMES)
@@ -94,7 +95,9 @@ class NodeRules:
         lacks = await self._lacks(config.confirm)
         return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#confirm: {lacks}") if lacks else None
 
-    async def check_dead_letter_node(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
+    async def check_dead_letter_node(
+        self, node: str, config: NodeConfig, command: Declare | Configure
+    ) -> Refused | None:
         """Refuse a dead-letter node of another owner: dead letters would flood it, or show their content to its owner."""
         target = config.dead_letters_of(node)
         if target == node:
@@ -104,7 +107,7 @@ class NodeRules:
         target_record = None if target is None else await self._read(target)
         if target_record is not None and target_record.config.collects:
             return Refused(Problem.NOT_ACCEPTABLE, f"the node for dead letters, {target!r}, is a collection")
-        if target_record is None or target_record.affiliation(sender) is Affiliation.OWNER:
+        if target_record is None or target_record.is_owned_by(command):
             return None
         return Refused(
             Problem.NOT_ACCEPTABLE,

@@ -23,6 +23,7 @@ from broker.model.results import (
     RetractedBatch,
     Unlocked,
 )
+from broker.model.roles import Needed, Role
 from broker.redis_core.commands import admin_parts, collections, dependency_parts, internal, outbox, schedule_parts
 from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_calls
@@ -79,6 +80,16 @@ def _metric_of_unlock(result: Result) -> str | None:
 
 def _metric_of_bounce(result: Result) -> str | None:
     return "bounced" if isinstance(result, Done) else None
+
+
+_VIEWER, _OPERATOR, _ADMIN = Role
+
+_RUNNING: Final = frozenset({"stanzaq#state"})
+"""The options that say whether a node runs: who may change these alone need not administrate it."""
+
+
+def _configuring(command: nodes.Configure) -> Role:
+    return _OPERATOR if command.options.keys() <= _RUNNING else _ADMIN
 
 
 class NamesPartition(Protocol):
@@ -163,6 +174,9 @@ class Row:
     internal: bool = False
     """The core gives it to itself: no authorization."""
 
+    role: Needed | None = None
+    """The least role that lets an account give it to every node, as an owner; without one, only affiliations do."""
+
     leaf_only: Refused | None = None
     """The refusal for a collection, which has no items (H2)."""
 
@@ -191,6 +205,7 @@ class Row:
 ROWS: Final[Mapping[type, Row]] = {
     # Items.
     items.Publish: Row(
+        role=_ADMIN,
         call=item_calls.publish,
         handler="dependencies.publish",
         handled=attrgetter("hints.after.parents"),
@@ -200,6 +215,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_publish,
     ),
     items.Retract: Row(
+        role=_OPERATOR,
         call=item_calls.retract,
         handler="receiving.acknowledge",
         handled=attrgetter("next"),
@@ -229,6 +245,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_retract,
     ),
     items.ReadOutcome: Row(
+        role=_VIEWER,
         call=item_calls.read_outcome,
         handler="receiving.outcome",
         waits=True,
@@ -246,6 +263,7 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_retract,
     ),
     items.Cancel: Row(
+        role=_OPERATOR,
         call=item_calls.cancel,
         judge=may.cancelling,
         leaf_only=may.NO_ITEMS,
@@ -272,6 +290,7 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.held,
     ),
     items.Browse: Row(
+        role=_VIEWER,
         call=item_calls.browse,
         handler="browse",
         judge=may.reading,
@@ -313,29 +332,33 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.Presence: Row(handler="subscriptions.presence"),
     subscriptions.Subscriptions: Row(handler="lists.subscriptions"),
     subscriptions.Affiliations: Row(handler="lists.affiliations"),
-    subscriptions.ListSubscribers: Row(handler="lists.subscribers", judge=may.owners),
-    subscriptions.ManageSubscribers: Row(handler="approvals.manage", judge=may.owners, administers=True),
-    subscriptions.Approve: Row(handler="approvals.approve", judge=may.owners, administers=True),
-    subscriptions.ListPending: Row(handler="approvals.list_pending"),
-    subscriptions.ListRequests: Row(handler="approvals.list_requests", judge=may.owners),
-    subscriptions.SendPending: Row(handler="approvals.send", judge=may.owners),
-    subscriptions.Affiliate: Row(handler="nodes.affiliate", judge=may.owners, administers=True),
+    subscriptions.ListSubscribers: Row(role=_VIEWER, handler="lists.subscribers", judge=may.owners),
+    subscriptions.ManageSubscribers: Row(role=_ADMIN, handler="approvals.manage", judge=may.owners, administers=True),
+    subscriptions.Approve: Row(role=_ADMIN, handler="approvals.approve", judge=may.owners, administers=True),
+    subscriptions.ListPending: Row(role=_VIEWER, handler="approvals.list_pending"),
+    subscriptions.ListRequests: Row(role=_VIEWER, handler="approvals.list_requests", judge=may.owners),
+    subscriptions.SendPending: Row(role=_ADMIN, handler="approvals.send", judge=may.owners),
+    subscriptions.Affiliate: Row(role=_ADMIN, handler="nodes.affiliate", judge=may.owners, administers=True),
     # Logs.
     log.Commit: Row(call=log_calls.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition),
-    log.Read: Row(call=log_calls.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition),
+    log.Read: Row(
+        role=_VIEWER, call=log_calls.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, partition=named_partition
+    ),
     log.Bind: Row(call=log_calls.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, partition=named_partition),
     log.Unbind: Row(call=log_calls.release_reader, judge=may.anybody, partition=named_partition),
     log.Partitions: Row(
+        role=_VIEWER,
         partition=PartitionChoice.ALL,
         part=lambda command, number: internal.LogExtent(command.node, command.sender, number),
         merge=merge.extents,
     ),
     # Nodes.
-    nodes.Declare: Row(handler="nodes.declare", administers=True),
-    nodes.Configure: Row(handler="nodes.configure", judge=may.owners, administers=True),
-    nodes.Describe: Row(handler="nodes.describe", judge=may.describing),
-    nodes.Delete: Row(handler="nodes.delete", judge=may.owners, administers=True),
+    nodes.Declare: Row(role=_ADMIN, handler="nodes.declare", administers=True),
+    nodes.Configure: Row(role=_configuring, handler="nodes.configure", judge=may.owners, administers=True),
+    nodes.Describe: Row(role=_VIEWER, handler="nodes.describe", judge=may.describing),
+    nodes.Delete: Row(role=_ADMIN, handler="nodes.delete", judge=may.owners, administers=True),
     nodes.Purge: Row(
+        role=_OPERATOR,
         call=maintenance_calls.purge,
         handler="nodes.purge",
         judge=may.owners,
@@ -345,21 +368,26 @@ ROWS: Final[Mapping[type, Row]] = {
         administers=True,
     ),
     nodes.Stats: Row(
-        call=maintenance_calls.stats, judge=may.reading, partition=PartitionChoice.ALL, merge=merge.counted
+        role=_VIEWER,
+        call=maintenance_calls.stats,
+        judge=may.reading,
+        partition=PartitionChoice.ALL,
+        merge=merge.counted,
     ),
-    nodes.Associate: Row(handler="nodes.placement.associate", administers=True),
-    nodes.Dissociate: Row(handler="nodes.placement.dissociate", administers=True),
-    nodes.Children: Row(handler="listing.children", judge=may.reading),
-    nodes.Nodes: Row(handler="listing.page"),
+    nodes.Associate: Row(role=_ADMIN, handler="nodes.placement.associate", administers=True),
+    nodes.Dissociate: Row(role=_ADMIN, handler="nodes.placement.dissociate", administers=True),
+    nodes.Children: Row(role=_VIEWER, handler="listing.children", judge=may.reading),
+    nodes.Nodes: Row(role=_VIEWER, handler="listing.page"),
     # Schedules.
     schedules.PutSchedule: Row(
-        handler="schedules.put", judge=may.scheduling, leaf_only=may.NO_PUBLISH, administers=True
+        role=_ADMIN, handler="schedules.put", judge=may.scheduling, leaf_only=may.NO_PUBLISH, administers=True
     ),
-    schedules.ListSchedules: Row(handler="schedules.list", judge=may.owners),
-    schedules.PauseSchedule: Row(handler="schedules.pause", judge=may.owners, administers=True),
-    schedules.RemoveSchedule: Row(handler="schedules.remove", judge=may.owners, administers=True),
+    schedules.ListSchedules: Row(role=_VIEWER, handler="schedules.list", judge=may.owners),
+    schedules.PauseSchedule: Row(role=_OPERATOR, handler="schedules.pause", judge=may.owners, administers=True),
+    schedules.RemoveSchedule: Row(role=_ADMIN, handler="schedules.remove", judge=may.owners, administers=True),
     # Administration.
     admin.Release: Row(
+        role=_OPERATOR,
         call=admin_calls.force_release,
         handler="nodes.release",
         judge=may.owners,
@@ -369,32 +397,34 @@ ROWS: Final[Mapping[type, Row]] = {
         administers=True,
     ),
     admin.Erase: Row(
+        role=_ADMIN,
         call=admin_calls.erase,
         judge=may.owners,
         leaf_only=may.NO_ITEMS,
         partition=named_partition,
         hands_out=True,
     ),
-    admin.NoteErasure: Row(handler="erasure.note", administers=True),
+    admin.NoteErasure: Row(role=_ADMIN, handler="erasure.note", administers=True),
     admin.ListEnds: Row(
+        role=_VIEWER,
         call=admin_calls.list_ends,
         judge=may.owners,
         leaf_only=may.NO_ITEMS,
         partition=PartitionChoice.ALL,
         merge=merge.kept_ends,
     ),
-    admin.InspectItems: Row(handler="inspection.inspect_items"),
-    admin.MoveItems: Row(handler="item_moves.move_items", administers=True),
+    admin.InspectItems: Row(role=_VIEWER, handler="inspection.inspect_items"),
+    admin.MoveItems: Row(role=_OPERATOR, handler="item_moves.move_items", administers=True),
     admin.ImportItem: Row(
-        call=admin_calls.import_item, judge=may.owners, leaf_only=may.NO_PUBLISH, partition=of_publish
+        role=_ADMIN, call=admin_calls.import_item, judge=may.owners, leaf_only=may.NO_PUBLISH, partition=of_publish
     ),
-    admin.Overview: Row(handler="inspection.overview"),
-    admin.ShowHistory: Row(handler="histories.show", judge=may.reading),
-    admin.Frontends: Row(handler="instances.list"),
-    admin.Disconnect: Row(handler="instances.disconnect", administers=True),
-    admin.RestoreNode: Row(handler="restoring.restore", judge=may.owners),
-    admin.ListQuotas: Row(handler="quotas.list"),
-    admin.SetQuota: Row(handler="quotas.set", administers=True),
+    admin.Overview: Row(role=_VIEWER, handler="inspection.overview"),
+    admin.ShowHistory: Row(role=_VIEWER, handler="histories.show", judge=may.reading),
+    admin.Frontends: Row(role=_VIEWER, handler="instances.list"),
+    admin.Disconnect: Row(role=_ADMIN, handler="instances.disconnect", administers=True),
+    admin.RestoreNode: Row(role=_ADMIN, handler="restoring.restore", judge=may.owners),
+    admin.ListQuotas: Row(role=_VIEWER, handler="quotas.list"),
+    admin.SetQuota: Row(role=_ADMIN, handler="quotas.set", administers=True),
     # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
         call=ownership_calls.acquire_partition,
@@ -402,21 +432,24 @@ ROWS: Final[Mapping[type, Row]] = {
         leaf_only=may.NO_ITEMS,
         partition=named_partition,
     ),
-    internal.LogExtent: Row(call=log_calls.log_extent, judge=may.reading),
+    internal.LogExtent: Row(role=_VIEWER, call=log_calls.log_extent, judge=may.reading),
     internal.ReceiveNow: Row(
         partition=PartitionChoice.RECEIVER, part=lambda command, _number: command.from_only_partition()
     ),
     internal.ReceiveFrom: Row(call=subscription_calls.receive, judge=may.receiving),
     internal.SubscribeLog: Row(call=log_calls.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     dependency_parts.PublishDependent: Row(
+        role=_ADMIN,
         call=dependency_calls.publish_dependent,
         judge=may.publishing,
         leaf_only=may.NO_PUBLISH,
         partition=of_publish,
     ),
-    admin_parts.InspectPartition: Row(call=admin_calls.inspect_items, judge=may.owners, partition=named_partition),
+    admin_parts.InspectPartition: Row(
+        role=_VIEWER, call=admin_calls.inspect_items, judge=may.owners, partition=named_partition
+    ),
     admin_parts.MoveFromPartition: Row(
-        call=admin_calls.move_items, judge=may.owners, partition=named_partition, hands_out=True
+        role=_OPERATOR, call=admin_calls.move_items, judge=may.owners, partition=named_partition, hands_out=True
     ),
     # Internal commands.
     outbox.ReadOutbox: Row(call=outbox_calls.read_outbox, internal=True, partition=named_partition),
@@ -435,7 +468,7 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.awaited,
     ),
     dependency_parts.NoteParent: Row(call=dependency_calls.note_parents, internal=True, partition=named_partition),
-    internal.FindItem: Row(call=item_calls.find_item, internal=True, partition=named_partition),
+    internal.FindItem: Row(role=_OPERATOR, call=item_calls.find_item, internal=True, partition=named_partition),
     internal.Leave: Row(
         call=subscription_calls.leave, internal=True, partition=PartitionChoice.DEPARTURE, merge=merge.unsubscribed
     ),
@@ -460,6 +493,9 @@ ROWS: Final[Mapping[type, Row]] = {
 UNKNOWN: Final = Row()
 """The row of a command without one: nobody may give it."""
 
+ROLES: Final[Mapping[type, Needed]] = {kind: row.role for kind, row in ROWS.items() if row.role}
+"""The least role for each kind of command that a role is enough for."""
+
 CALLS: Final[Mapping[type, Call]] = {kind: row.call for kind, row in ROWS.items() if row.call}
 """How each kind of command calls its operation."""
 
@@ -479,7 +515,13 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
         return row.leaf_only if record.config.collects else None
     if record.destinations and not may.is_for_lease(command, record):
         return internal.GONE
-    affiliation = record.affiliation(bare_jid(getattr(command, "sender", "")))
+    refused = _judge(row, command, record, record.affiliation(bare_jid(getattr(command, "sender", ""))))
+    if refused and record.role_lets(command):
+        return _judge(row, command, record, Affiliation.OWNER)
+    return refused
+
+
+def _judge(row: Row, command: AnyCommand, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
     if affiliation is Affiliation.OUTCAST:
         return may.OUTCAST
     if row.leaf_only and record.config.collects:

@@ -153,11 +153,10 @@ class Approvals:
 
     async def list_pending(self, command: ListPending) -> Result:
         """List nodes with pending requests: the sender's own, and for an administrator the first of all."""
-        whose = bare_jid(command.sender)
-        if whose in self._store.admins:
+        if self._store.roles.lets(command):
             names = list(await self._store.names())
         else:
-            held = await self._store.affiliations_of(whose)
+            held = await self._store.affiliations_of(bare_jid(command.sender))
             names = [node for node, affiliation in held if affiliation is Affiliation.OWNER]
         counts = await self._pending.counts(names)
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))

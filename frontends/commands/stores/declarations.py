@@ -28,6 +28,7 @@ from broker.model.nodes.schedules import ScheduleState, ScheduleStatus
 from broker.model.nodes.tree import COLLECTION
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described, Refused, ScheduleList, refusal_of
+from broker.model.roles import Roles
 from broker.redis_core.records.validation import NodeRules, Rules
 from frontends.commands import fields
 from frontends.commands.runner import ADMINISTRATOR, Unwilling, ask, list_schedules
@@ -50,7 +51,7 @@ class Declaration:
 
     def check(self, defaults: NodeConfig) -> NodeConfig:
         """Return the configuration of a new node; raises MalformedRequest for what none can have."""
-        rules = NodeRules(Rules(frozenset({self.owner}), lambda _jid: True, defaults, 0, 0), _nothing, _unlimited)
+        rules = NodeRules(Rules(Roles(frozenset(), {}, {}), lambda _jid: True, defaults, 0, 0), _nothing, _unlimited)
         made = rules.new_config(Declare(self.node, self.owner, self.options), self.node)
         if isinstance(made, Refused):
             raise MalformedRequest(made.problem, made.detail)

@@ -149,7 +149,7 @@ def _queue(one: Summary) -> dict[str, Any]:
         "owner": record.creator or "",
         "state": config.state.value,
         "partitions": config.partitions,
-        "standing": one.affiliation.value,
+        "standing": one.standing,
         "dead_letters": _dead_letters(record),
         "counts": asdict(one.counted),
     }

@@ -13,8 +13,7 @@ import structlog
 from broker.model.commands import Browse, Children, Delete, Describe, Publish, ReadOutcome, Reserve, Retract, Stats
 from broker.model.core import Core
 from broker.model.items.outcomes import ItemOutcome
-from broker.model.names import bare_jid
-from broker.model.nodes.nodes import Affiliation, NodeRecord, change_config, form_values
+from broker.model.nodes.nodes import NodeRecord, change_config, form_values
 from broker.model.nodes.tree import TreeRequest, tree_request
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import (
@@ -241,9 +240,9 @@ async def _add_children(core: Core, request: ApiRequest, found: list[Child]) -> 
 
 
 def _options(record: NodeRecord, request: ApiRequest) -> dict[str, str] | None:
-    """Return the options, for owners only."""
-    owner = record.affiliation(bare_jid(request.sender)) is Affiliation.OWNER
-    return form_values(record.name, record.config) if owner else None
+    """Return the options, for those that may see them."""
+    shown = record.is_owned_by(Describe(record.name, request.sender, as_owner=True))
+    return form_values(record.name, record.config) if shown else None
 
 
 def _browse(request: ApiRequest) -> Browse:

@@ -81,7 +81,7 @@ export function queueView(name, section, {queues, say, renew, go}) {
     const leaf = found && kind !== "collection";
     find(".actions").hidden = find(".badge").hidden = !found;
     find(".figures").hidden = find(".chart").hidden = find(".publish").hidden = !leaf;
-    find(".owners").hidden = found?.standing !== "owner";
+    find(".owners").hidden = !["owner", "operator"].includes(found?.standing);
     find(".states").hidden = find(".purge").hidden = !leaf;
     if (found) {
       badge(find(".badge"), stateOf(found));

@@ -10,6 +10,7 @@ from typing import Final
 from broker.model.commands import Configure, Disconnect, Frontends, Overview, Release
 from broker.model.nodes.options import NodeState
 from broker.model.results import Disconnected, FrontendList, FrontendStatus, Overviewed, Released, Summary
+from broker.model.roles import Role
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.fields import Fields
@@ -174,7 +175,7 @@ COMMANDS: Final = (
         ns.ADMIN_OVERVIEW,
         write_form(ns.ADMIN_OVERVIEW, _LIST_TITLE, "Choose a page of the list.", _PAGE),
         _overview,
-        for_admins=True,
+        role=Role.VIEWER,
     ),
     _switch(
         NodeState.PAUSED,
@@ -205,7 +206,7 @@ COMMANDS: Final = (
         ns.ADMIN_DISCONNECT,
         lambda iq: Question(iq, Frontends(iq.sender)),
         _disconnect,
-        for_admins=True,
+        role=Role.ADMIN,
         audited=True,
     ),
 )

@@ -15,6 +15,7 @@ from broker.model.frozen import frozen
 from broker.model.names import Jid, bare_jid
 from broker.model.nodes.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.roles import Role
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import BadCommand
 from frontends.xmpp.stanzas import DoorAnswer, Iq, Question, expect
@@ -27,18 +28,18 @@ _SIGNATURE_CHARACTERS: Final = 16
 
 @frozen
 class AdhocContext:
-    """The administrators, the key that signs session ids, and the default configuration of a node.
+    """What tells an account's role, the key that signs session ids, and the default configuration of a node.
 
     All three are the same at every frontend.
     """
 
-    admins: frozenset[Jid] = frozenset()
+    role_of: Callable[[Jid], Role | None] = lambda _jid: None
     key: bytes = b""
     node: NodeConfig = field(default_factory=NodeConfig)
 
     def open_to(self, command: "Command", sender: Jid) -> bool:
         """Tell whether the sender may execute a command, as far as that is known without the core."""
-        return not command.for_admins or bare_jid(sender) in self.admins
+        return command.role is None or (self.role_of(bare_jid(sender)) or 0) >= command.role
 
 
 NOBODY: Final = AdhocContext()
@@ -49,7 +50,7 @@ NOBODY: Final = AdhocContext()
 class Command:
     """An offered command: its names on the wire and for people, its first step, and the processing of its form.
 
-    A command `for_admins` concerns the whole service; for the others the core checks permissions.
+    A command with a `role` concerns the whole service, and is shown to accounts with that one; the core checks permissions.
     """
 
     node: str
@@ -57,7 +58,7 @@ class Command:
     form_type: str
     begin: Callable[[Iq], Question | DoorAnswer]
     submit: Callable[[Iq, Mapping[str, tuple[str, ...]]], Question | DoorAnswer]
-    for_admins: bool = False
+    role: Role | None = None
     audited: bool = False
     """Its form is judged by the core, whose audit has refusals."""
 

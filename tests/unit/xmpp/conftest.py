@@ -8,6 +8,7 @@ import pytest
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.roles import Role
 from frontends.xmpp import requests, stanzas
 from frontends.xmpp.adhoc import commands
 from frontends.xmpp.stanzas import BatchRequest, DoorAnswer, Iq, Question
@@ -18,7 +19,7 @@ HEADER = (
     "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
     " from='queue.example.org' id='s1'>"
 )
-CONTEXT = commands.AdhocContext(frozenset({Jid("admin@example.org")}), b"a secret of the frontends")
+CONTEXT = commands.AdhocContext({Jid("admin@example.org"): Role.ADMIN}.get, b"a secret of the frontends")
 
 MakeIq = Callable[..., Iq]
 Fault = Callable[..., MalformedRequest]

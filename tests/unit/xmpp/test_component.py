@@ -46,6 +46,7 @@ from broker.model.results import (
     Retracted,
     Unlocked,
 )
+from broker.model.roles import Role
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
@@ -119,10 +120,9 @@ class Door:
             port=1,
             strict_iq_type=strict,
             event_log=event_log,
-            admins=frozenset({_ADMIN}),
         )
         self.component._stream.open = lambda: None  # type: ignore[method-assign]
-        self.component.start(self.core, self.links.append)
+        self.component.start(self.core, self.links.append, {_ADMIN: Role.ADMIN}.get)
         self.component._stream.connection_made(wire)  # type: ignore[arg-type]
         self.feed(_HEADER)
         wire.writes.clear()
