@@ -1,10 +1,8 @@
 """The settings of the HTTP door: addresses, credentials and limits. Must not know the other settings."""
 
 import re
-from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
@@ -15,7 +13,6 @@ from broker.model.nodes.options import MAX_PAYLOAD_BYTES
 
 # As bcrypt takes it: a cost from 4 to 31, and a salt of 128 bits, of which its last character has two.
 _LINE: Final = re.compile(r"([^:\s]+):\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
-_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 
 
 def read_optional_jid(value: object) -> object:
@@ -31,20 +28,6 @@ def password_lines(value: SecretStr) -> SecretStr:
         if line.strip() and not (found and is_account(found[1])):
             msg = f"line {number} is not JID:HASH with a bcrypt hash"
             raise ValueError(msg)
-    return value
-
-
-def _keys(value: str) -> str:
-    if "://" in value[:8]:
-        url = urlsplit(value)
-        if not (url.scheme == "https" and url.hostname) and not (url.scheme == "http" and url.hostname in _LOOPBACK):
-            msg = "keys are fetched over https alone"
-            raise ValueError(msg)
-    elif value and find_spec("jwt"):
-        # Its library is an extra: whatever lacks it serves no tokens.
-        from broker.token_keys import read_keys  # noqa: PLC0415
-
-        read_keys(value)
     return value
 
 
@@ -64,14 +47,6 @@ class HttpSettings(BaseSettings):
     http_passwords: Annotated[SecretStr, AfterValidator(password_lines)] = Field(
         default=SecretStr(""), description="lines of JID:HASH with hashes of `htpasswd -B`; not set: no passwords"
     )
-    http_jwt_keys: Annotated[str, AfterValidator(_keys)] = Field(
-        default="",
-        description="keys that verify tokens: the https URL of a JWKS, or a JWKS or a public key in PEM itself; not"
-        " set: no tokens",
-    )
-    http_jwt_issuer: str = Field(default="", description="the issuer of the tokens, e.g. https://login.example.org")
-    http_jwt_audience: str = Field(default="", description="the audience of the tokens, e.g. stanzaq")
-    http_jwt_claim: str = Field(default="sub", description="the claim with the bare JID, e.g. sub")
     http_anonymous: Annotated[Jid | None, BeforeValidator(read_optional_jid)] = Field(
         default=None, description="a bare JID for requests without credentials; not set: they are refused"
     )

@@ -27,6 +27,7 @@ from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_ji
 from broker.model.nodes.options import AccessModel, NodeConfig
 from broker.model.roles import Role, read_roles
 from broker.redis_url import add_sentinel_login, check_url, read_url
+from broker.token_settings import TokenSettings
 
 PREFIX: Final = "STANZAQ_"
 
@@ -35,12 +36,12 @@ _ONE_LINE: Final = ("redis_url", "redis_sentinel_username", "redis_sentinel_pass
 _SECRETS: Final = (
     *_ONE_LINE,
     "http_passwords",
-    "http_jwt_keys",
+    "jwt_keys",
     "amqp_passwords",
     "amqp_event_hubs_keys",
 )
 
-_FROM_FILES: Final = (*_SECRETS, "roles")
+_FROM_FILES: Final = (*_SECRETS, "roles", "jwt_roles")
 
 
 _SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
@@ -191,7 +192,7 @@ class RedisSettings(BaseSettings):
         return (init_settings,)
 
 
-class Settings(AmqpSettings, HttpSettings, RedisSettings):
+class Settings(AmqpSettings, HttpSettings, TokenSettings, RedisSettings):
     """All settings; the description of each says what to write."""
 
     xmpp_server: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
@@ -384,18 +385,21 @@ def load_redis(config: Path | None = None) -> RedisSettings:
     return _read(RedisSettings, {name: given[name] for name in RedisSettings.model_fields.keys() & given.keys()})
 
 
+def _lacking_of_tokens(settings: Settings) -> list[str]:
+    """Say what is missing for tokens, if they are taken."""
+    if not settings.jwt_keys or (settings.jwt_issuer and settings.jwt_audience):
+        return []
+    needed = f"Set {PREFIX}JWT_ISSUER and {PREFIX}JWT_AUDIENCE."
+    return [f"{PREFIX}JWT_KEYS: tokens are taken from one issuer, for one audience. {needed}"]
+
+
 def load_rest(config: Path | None = None) -> CommandSettings:
     """Read the settings of the HTTP door from the same sources; raises SettingsError likewise."""
     settings = load_command(config)
-    lacking = []
-    if settings.http_jwt_keys and not (settings.http_jwt_issuer and settings.http_jwt_audience):
+    lacking = _lacking_of_tokens(settings)
+    if not (settings.jwt_keys or settings.http_anonymous or settings.http_passwords.get_secret_value()):
         lacking.append(
-            f"{PREFIX}HTTP_JWT_KEYS: tokens are taken from one issuer, for one audience."
-            f" Set {PREFIX}HTTP_JWT_ISSUER and {PREFIX}HTTP_JWT_AUDIENCE."
-        )
-    if not (settings.http_jwt_keys or settings.http_anonymous or settings.http_passwords.get_secret_value()):
-        lacking.append(
-            f"Nobody may ask anything. Set {PREFIX}HTTP_PASSWORDS_FILE or {PREFIX}HTTP_JWT_KEYS, or {PREFIX}HTTP_ANONYMOUS."
+            f"Nobody may ask anything. Set {PREFIX}HTTP_PASSWORDS_FILE or {PREFIX}JWT_KEYS, or {PREFIX}HTTP_ANONYMOUS."
         )
     if lacking:
         raise SettingsError(*lacking)
@@ -405,13 +409,13 @@ def load_rest(config: Path | None = None) -> CommandSettings:
 def load_amqp(config: Path | None = None) -> CommandSettings:
     """Read the settings of the AMQP door from the same sources; raises SettingsError likewise."""
     settings = load_command(config)
-    lacking = []
+    lacking = _lacking_of_tokens(settings)
     if settings.amqp_certificate is None and (settings.amqp_key or settings.amqp_client_ca):
         lacking.append(f"TLS has no certificate. Set {PREFIX}AMQP_CERTIFICATE.")
-    if not (settings.amqp_client_ca or settings.amqp_anonymous or settings.amqp_secrets):
+    if not (settings.amqp_client_ca or settings.amqp_anonymous or settings.amqp_secrets or settings.jwt_keys):
         lacking.append(
             f"Nobody may connect. Set {PREFIX}AMQP_PASSWORDS_FILE or {PREFIX}AMQP_CLIENT_CA, or {PREFIX}AMQP_ANONYMOUS,"
-            f" or {PREFIX}AMQP_EVENT_HUBS_KEYS_FILE."
+            f" or {PREFIX}JWT_KEYS or {PREFIX}AMQP_EVENT_HUBS_KEYS_FILE."
         )
     if settings.amqp_anonymous and settings.amqp_event_hubs_keys.get_secret_value().strip():
         lacking.append(f"{PREFIX}AMQP_ANONYMOUS and {PREFIX}AMQP_EVENT_HUBS_KEYS both take SASL ANONYMOUS: keep one.")

@@ -215,30 +215,21 @@ async def _serve_rest(
     from frontends.logins.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.app import Door  # noqa: PLC0415
     from frontends.rest.auth.identity import Identity  # noqa: PLC0415
-    from frontends.rest.auth.tokens import Tokens  # noqa: PLC0415
     from frontends.rest.http.server import HttpServer  # noqa: PLC0415
 
     # HTTP clients fetch items: pushes are left to frontends that can send.
     core = RedisCore(settings, None, "rest")
     counters = _Counters.of(core)
     failed = counters.failed_logins("rest")
-    tokens = partial(
-        Tokens,
-        issuer=settings.http_jwt_issuer,
-        audience=settings.http_jwt_audience,
-        claim=settings.http_jwt_claim,
-    )
     passwords = Passwords(settings.http_passwords.get_secret_value(), failed)
-    identity = Identity(passwords, tokens(settings.http_jwt_keys), settings.http_anonymous, failed)
-    keys = settings.http_jwt_keys
+    source = _TokenSource(settings, core)
+    identity = Identity(passwords, source.tokens, settings.http_anonymous, failed)
 
     async def use(fresh: CommandSettings) -> None:
-        nonlocal keys
         core.roles.named = fresh.roles
         identity.replace_passwords(fresh.http_passwords.get_secret_value())
-        if fresh.http_jwt_keys != keys:
-            keys = fresh.http_jwt_keys
-            identity.replace_tokens(tokens(keys))
+        if source.renew(fresh):
+            identity.replace_tokens(source.tokens)
 
     door = Door(
         identity,
@@ -288,8 +279,10 @@ async def _serve_amqp(
     core = RedisCore(settings, None, "amqp")
     counters = _Counters.of(core)
     failed = counters.failed_logins("amqp")
+    source = _TokenSource(settings, core)
     identity = Identity(
         Passwords(settings.amqp_passwords.get_secret_value(), failed),
+        source.tokens,
         settings.amqp_anonymous,
         Keys(settings.amqp_event_hubs_keys.get_secret_value()),
         failed,
@@ -304,7 +297,8 @@ async def _serve_amqp(
 
     async def use(fresh: CommandSettings) -> None:
         core.roles.named = fresh.roles
-        identity.replace(fresh.amqp_passwords.get_secret_value(), fresh.amqp_event_hubs_keys.get_secret_value())
+        tokens = source.tokens if source.renew(fresh) else None
+        identity.replace(fresh.amqp_passwords.get_secret_value(), fresh.amqp_event_hubs_keys.get_secret_value(), tokens)
         server.review()
         try:
             context = tls(fresh.amqp_certificate, fresh.amqp_key, fresh.amqp_client_ca)
@@ -318,6 +312,36 @@ async def _serve_amqp(
     at = str(bind._replace(port=server.port))
     frontend = _pull_frontend(core, server, opening, server.drain, at)
     await _keep(frontend, settings, watchdog, partial(sources.watch, use=use))
+
+
+class _TokenSource:
+    """What verifies the tokens of a door, made again when their settings change."""
+
+    def __init__(self, settings: Settings, core: RedisCore) -> None:
+        """Note the roles of verified tokens in the core."""
+        self._note = core.roles.note
+        self._made_of: tuple[object, ...] = ()
+        self.renew(settings)
+
+    def renew(self, settings: Settings) -> bool:
+        """Verify by these settings; returns whether they are others."""
+        # The extras `rest` and `amqp` have its library.
+        from frontends.logins.tokens import Tokens  # noqa: PLC0415
+
+        made_of = settings.jwt_keys, settings.jwt_roles
+        if made_of == self._made_of:
+            return False
+        self._made_of = made_of
+        self.tokens = Tokens(
+            settings.jwt_keys,
+            settings.jwt_issuer,
+            settings.jwt_audience,
+            settings.jwt_claim,
+            role_claim=settings.jwt_role_claim,
+            roles=settings.jwt_roles,
+            note=self._note,
+        )
+        return True
 
 
 @dataclass(frozen=True, slots=True)

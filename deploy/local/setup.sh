@@ -150,7 +150,7 @@ tools() {
         "aiobotocore==3.10.0" "boto3==1.43.117" "flask==3.1.3" "flask-cors==6.0.5" "moto[s3]==5.2.5"
     npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \
         @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 \
-        @xmpp/client@0.14.0 axe-core@4.14.1 rhea@3.0.5 @azure/event-hubs@6.0.4 pyright@1.1.414
+        @xmpp/client@0.14.0 axe-core@4.14.1 rhea@3.0.5 @azure/event-hubs@6.0.4 pyright@1.1.414 oidc-provider@9.13.3
 }
 
 "$@"

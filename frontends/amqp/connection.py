@@ -5,6 +5,8 @@ bytes that the peer does not read (its links stop delivering), links, sessions, 
 """
 
 import asyncio
+import math
+import time
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
@@ -13,7 +15,7 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from broker.tasks import serve
 from frontends.amqp import refusal_log
-from frontends.amqp.auth.identity import Untrusted, read_certificate
+from frontends.amqp.auth.identity import Stranger, never, read_certificate
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs.profile import Profile
 from frontends.amqp.links.attach import LinkAttacher, Part
@@ -31,7 +33,7 @@ from frontends.amqp.protocol.types import Malformed
 from frontends.amqp.server_state import ServerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
 _LINKS_MOST: Final = 256
 _HELD_BYTES: Final = 4_194_304
@@ -73,7 +75,7 @@ class AmqpConnection(asyncio.Protocol):
         self._address = ""
         self._certified: Jid | None = None
         self._jid: Jid | None = None
-        self._may_stay: Callable[[], bool] = lambda: True
+        self._ends = never
         self._authenticating = False
         self._authenticated = False
         self._held = 0
@@ -183,10 +185,10 @@ class AmqpConnection(asyncio.Protocol):
 
     async def _authenticate(self, init: sasl.Init) -> None:
         try:
-            self._jid, self._may_stay = await self._shared.identity.of(init, self._certified, self._address)
+            self._jid, self._ends = await self._shared.identity.of(init, self._certified, self._address)
             if self._jid and not self.claim(self._jid):
-                raise Untrusted(sasl.LATER)  # noqa: TRY301  (one way to refuse)
-        except Untrusted as refusal:
+                raise Stranger(sasl.LATER)  # noqa: TRY301  (one way to refuse)
+        except Stranger as refusal:
             self._transport.write(sasl.outcome(refusal.outcome))
             self._close()
             return
@@ -206,7 +208,7 @@ class AmqpConnection(asyncio.Protocol):
         if self._jid:
             self._attaching = LinkAttacher(context)
         else:
-            self._profile = Profile(context, self._shared.identity.keys)
+            self._profile = Profile(context, self._shared.identity)
             self._attaching = self._profile.attaching
         self._tick()
         self._receive(header)
@@ -438,9 +440,10 @@ class AmqpConnection(asyncio.Protocol):
             self._close()
         # proton notices only here that something was sent, and then waits half of the idle time-out: tick more often.
         longest = min(_LONGEST_TICK_SECONDS, self._engine.idle_seconds / 4 or _LONGEST_TICK_SECONDS)
-        if self._profile:
+        ends = self._ends()
+        if self._profile or ends < math.inf:
             longest = min(_EXPIRE_SECONDS, longest)
-            if not self._profile.attaching.expire():
+            if ends <= time.time() or (self._profile and not self._profile.attaching.expire()):
                 self._engine.close(Fault(UNAUTHORIZED, "the token has expired"))
         pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else longest
         self._ticking = self._loop.call_later(min(pause, longest), self._tick)
@@ -454,12 +457,12 @@ class AmqpConnection(asyncio.Protocol):
         return self._held == 0
 
     def review(self) -> None:
-        """Close the connection if its peer's password has been changed or removed."""
-        if self._may_stay():
+        """Close the connection if its peer's password, or the key of its token, has been changed or removed."""
+        if self._ends():
             return
         if self._engine is None:
             self._transport.abort()
-        self._leave(Fault(UNAUTHORIZED, "the password of this connection is no longer valid"))
+        self._leave(Fault(UNAUTHORIZED, "the credentials of this connection are no longer valid"))
 
     def end(self) -> None:
         """Close the connection because the frontend shuts down."""

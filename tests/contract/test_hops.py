@@ -29,9 +29,9 @@ from frontends.amqp.server import AmqpServer
 from frontends.logins.connection_limits import ConnectionLimits
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
+from frontends.logins.tokens import Tokens
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
-from frontends.rest.auth.tokens import Tokens
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
 from tests import redis_latency
@@ -284,7 +284,9 @@ async def test_ceilings_of_amqp(store: Store, monkeypatch: pytest.MonkeyPatch) -
     settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
     core = RedisCore(Settings(**ADMITTING, **settings), None, "amqp")
     await core.start()
-    identity = AmqpIdentity(Passwords("", FailedLogins("test")), Jid("a@x"), Keys(""), FailedLogins("test"))
+    identity = AmqpIdentity(
+        Passwords("", FailedLogins("test")), Tokens("", "", "", ""), Jid("a@x"), Keys(""), FailedLogins("test")
+    )
     server = AmqpServer(identity, "127.0.0.1", 0, context=None, connection_limits=ConnectionLimits(10))
     server.start(core)
     assert isinstance(await core.ask(Declare("jobs", Jid("a@x"), {})), Declared)

@@ -37,7 +37,7 @@ from tests.doors.frontend import HASH
 from tests.doors.rest.served import RestFrontend, client
 
 SERVICE: Final = "queue.example.org"
-OWNER, WAITS, WAITS_TOO = Jid("owner@example.net"), "waits", "waits-too"
+OWNER, WAITS = Jid("owner@example.net"), "waits"
 NOBODY: Final = "nobody"
 ROLE_LINES: Final = "viewer@example.org viewer\noperators.example.org operator\nadmin@example.org admin\n"
 ACCOUNTS: Final = {
@@ -72,7 +72,6 @@ REQUESTS: Final[dict[str, list[Any]]] = {
         admin.Release("n", OWNER, (), Jid("worker@example.net")),
         admin.MoveItems("n", OWNER, None, (), "", 10),
         items.Cancel("n", OWNER, WAITS),
-        items.Retract("n", OWNER, WAITS_TOO),
         nodes.Purge("n", OWNER),
     ],
     CHANGE: [
@@ -102,7 +101,6 @@ PARTS: Final = {
     admin_parts.MoveFromPartition: admin.MoveItems,
     dependency_parts.PublishDependent: items.Publish,
     internal.LogExtent: log.Partitions,
-    internal.FindItem: items.Retract,
 }
 """Parts of commands, which need the role of the whole."""
 
@@ -156,8 +154,7 @@ async def make(core: RedisCore) -> tuple[str, str]:
     assert await core.ask(nodes.Declare(node, OWNER, {})) == Declared(node)
     above = {"pubsub#node_type": ("collection",)}
     assert await core.ask(nodes.Declare(f"{node}-all", OWNER, above)) == Declared(f"{node}-all")
-    for each in (WAITS, WAITS_TOO):
-        assert isinstance(await core.ask(items.Publish(node, OWNER, each, b"x", 1)), Published)
+    assert isinstance(await core.ask(items.Publish(node, OWNER, WAITS, b"x", 1)), Published)
     put = schedules.PutSchedule(node, OWNER, Schedule("s", every_ms=3_600_000), b"x", 1)
     assert not isinstance(await core.ask(put), Refused)
     return node, f"{node}-all"
@@ -238,7 +235,6 @@ HTTP: Final[list[tuple[type, str, str, object]]] = [
     (admin.Frontends, "GET", "/frontends", None),
     (admin.ListQuotas, "GET", "/quotas", None),
     (schedules.PauseSchedule, "PATCH", "/schedule/{}/s", {"paused": True}),
-    (items.Retract, "DELETE", "/messages/{}/waits", None),
     (nodes.Purge, "POST", "/purges/{}", None),
     (items.Publish, "POST", "/queues/{}", {"a": 1}),
     (subscriptions.Affiliate, "PATCH", "/affiliations/{}", {"affiliations": {"new@example.net": "member"}}),

@@ -174,14 +174,14 @@ CONTRADICTIONS = [
     (
         "tokens of any issuer",
         "doors",
-        ["settings.http_jwt_keys=https://login.example.org/keys", "settings.http_jwt_audience=queue"],
-        "settings.http_jwt_keys needs settings.http_jwt_issuer and settings.http_jwt_audience",
+        ["settings.jwt_keys=https://login.example.org/keys", "settings.jwt_audience=queue"],
+        "settings.jwt_keys needs settings.jwt_issuer and settings.jwt_audience",
     ),
     (
         "tokens for any audience",
         "doors",
-        ["settings.http_jwt_keys=https://login.example.org/keys", "settings.http_jwt_issuer=https://login.example.org"],
-        "settings.http_jwt_keys needs settings.http_jwt_issuer and settings.http_jwt_audience",
+        ["settings.jwt_keys=https://login.example.org/keys", "settings.jwt_issuer=https://login.example.org"],
+        "settings.jwt_keys needs settings.jwt_issuer and settings.jwt_audience",
     ),
     ("two lists of passwords", "doors", ["rest.passwords=x"], "rest.passwords and rest.existingSecret.name are both"),
     (

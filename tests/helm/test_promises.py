@@ -309,7 +309,7 @@ def test_settings() -> None:
         assert data["STANZAQ_DRAIN_SECONDS"] == "12.5"
 
 
-@pytest.mark.parametrize("name", ["admins", "event_log", "http_anonymous", "http_jwt_issuer", "amqp_anonymous"])
+@pytest.mark.parametrize("name", ["admins", "event_log", "http_anonymous", "jwt_issuer", "amqp_anonymous"])
 def test_empty_settings(name: str) -> None:
     """An empty setting is one that is not set: the program refuses some of them."""
     empty = "[]" if name == "admins" else '""'

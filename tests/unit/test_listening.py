@@ -17,6 +17,7 @@ from frontends.health import Health, HealthServer, ask
 from frontends.logins.connection_limits import ConnectionLimits
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
+from frontends.logins.tokens import Tokens
 from frontends.rest.http.server import HttpServer
 
 ALL_IPV4 = "0.0.0.0"  # noqa: S104  (what a setting may ask for)
@@ -42,7 +43,7 @@ def _http(host: str) -> Iterator[int]:
 @contextmanager
 def _amqp(host: str) -> Iterator[int]:
     failed = FailedLogins("amqp")
-    identity = Identity(Passwords("", failed), Jid("a@x"), Keys(""), failed)
+    identity = Identity(Passwords("", failed), Tokens("", "", "", ""), Jid("a@x"), Keys(""), failed)
     server = AmqpServer(identity, host, 0, context=None, connection_limits=ConnectionLimits(1))
     with closing(server._socket):
         yield server.port

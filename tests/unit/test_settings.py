@@ -395,7 +395,7 @@ PUBLIC = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
 )
 def test_keys_of_tokens(keys: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that could verify no token are refused, and not repeated."""
-    monkeypatch.setenv("STANZAQ_HTTP_JWT_KEYS", keys)
+    monkeypatch.setenv("STANZAQ_JWT_KEYS", keys)
     (problem,) = _problems()
     assert wrong in problem and "hunter2" not in problem
 

@@ -162,7 +162,7 @@ def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord
     return {
         "sender": command.sender,
         "subids": subids(command.sender),
-        "owner": "1" if record.is_owned_by(command) else "",
+        "owner": "1" if record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER else "",
         "item": command.item_id,
         "token": token_text(command.token),
     }

@@ -215,7 +215,6 @@ ROWS: Final[Mapping[type, Row]] = {
         metric=_metric_of_publish,
     ),
     items.Retract: Row(
-        role=_OPERATOR,
         call=item_calls.retract,
         handler="receiving.acknowledge",
         handled=attrgetter("next"),
@@ -468,7 +467,7 @@ ROWS: Final[Mapping[type, Row]] = {
         merge=merge.awaited,
     ),
     dependency_parts.NoteParent: Row(call=dependency_calls.note_parents, internal=True, partition=named_partition),
-    internal.FindItem: Row(role=_OPERATOR, call=item_calls.find_item, internal=True, partition=named_partition),
+    internal.FindItem: Row(call=item_calls.find_item, internal=True, partition=named_partition),
     internal.Leave: Row(
         call=subscription_calls.leave, internal=True, partition=PartitionChoice.DEPARTURE, merge=merge.unsubscribed
     ),

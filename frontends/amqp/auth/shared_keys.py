@@ -8,7 +8,7 @@ import hmac
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote_plus
@@ -42,9 +42,8 @@ class Grant:
 
     jid: Jid
     path: str
-    until: float
-    signed: bytes = field(repr=False)
-    """The key that signed the token."""
+    ends: Callable[[], float] = field(repr=False)
+    """Tells until when, in seconds since 1970; 0 once what signed the token is no longer one of its JID."""
 
     def opens(self, path: str) -> bool:
         """Tell whether an address is at or below the opened path; an empty path opens everything."""
@@ -64,10 +63,6 @@ class Keys:
         parts = [line.split() for line in lines.splitlines() if line.strip()]
         self._known = {name: (lower_jid(jid), key.encode()) for name, jid, key in parts}
 
-    def hold(self, grant: Grant) -> bool:
-        """Tell whether the key of a grant is still one of its JID."""
-        return (grant.jid, grant.signed) in self._known.values()
-
     def __bool__(self) -> bool:
         """Tell whether there is any key."""
         return bool(self._known)
@@ -84,7 +79,8 @@ class Keys:
         if not _MOMENT.fullmatch(said["se"]) or int(said["se"]) <= now:
             msg = "the token has expired"
             raise UntrustedToken(msg)
-        return Grant(jid, path(unquote_plus(said["sr"])), float(said["se"]), key)
+        until = float(said["se"])
+        return Grant(jid, path(unquote_plus(said["sr"])), lambda: until if (jid, key) in self._known.values() else 0.0)
 
 
 @dataclass(slots=True)
@@ -107,11 +103,11 @@ class Grants:
 
     def opens(self, path: str, now: float) -> bool:
         """Tell whether an address is open now."""
-        return any(grant.until > now and grant.opens(path) for grant in self._by_path.values())
+        return any(grant.ends() > now and grant.opens(path) for grant in self._by_path.values())
 
-    def valid(self, keys: Keys, now: float) -> bool:
+    def valid(self, now: float) -> bool:
         """Drop grants that have expired or whose key is gone; tell whether any is left."""
-        self._by_path = {path: grant for path, grant in self._by_path.items() if grant.until > now and keys.hold(grant)}
+        self._by_path = {path: grant for path, grant in self._by_path.items() if grant.ends() > now}
         return bool(self._by_path)
 
 

@@ -9,13 +9,14 @@ from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.auth import shared_keys
-from frontends.amqp.auth.shared_keys import Grants, Keys, UntrustedToken
+from frontends.amqp.auth.identity import Identity
+from frontends.amqp.auth.shared_keys import Grant, Grants, UntrustedToken
 from frontends.amqp.errors import LIMIT, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs import addresses, filters, management
-from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
+from frontends.amqp.event_hubs.constants import EPOCH, HUB, JWT_TYPE, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
 from frontends.amqp.event_hubs.events import Writer
 from frontends.amqp.event_hubs.producer import HubProducer
-from frontends.amqp.event_hubs.request_links import ACCEPTED, OK, UNKNOWN_WHO, WRONG, Ask, RequestLink
+from frontends.amqp.event_hubs.request_links import ACCEPTED, LATER, OK, UNKNOWN_WHO, WRONG, Ask, RequestLink
 from frontends.amqp.links import attach_options
 from frontends.amqp.links.attach import LinkAttacher, Part, check_partition, publishable
 from frontends.amqp.links.context import LinkContext
@@ -23,15 +24,16 @@ from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES
 from frontends.amqp.links.request_response import QUESTION_BYTES, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink
+from frontends.logins.tokens import Undecided, Untrusted
 
 
 class HubLinkAttacher(LinkAttacher):
     """Attaches the links of one connection whose peer authenticates by tokens."""
 
-    def __init__(self, context: LinkContext, keys: Keys) -> None:
+    def __init__(self, context: LinkContext, identity: Identity) -> None:
         """Start without a token."""
         super().__init__(context)
-        self._keys = keys
+        self._identity = identity
         self._grants = Grants()
         self._consumers: dict[tuple[object, str], ResponseConsumer] = {}
         self._opened: dict[Part, str] = {}
@@ -41,7 +43,7 @@ class HubLinkAttacher(LinkAttacher):
         path = shared_keys.path(link.address)
         if path == TOKENS:
             return self._request_link(link, path, self._authenticate)
-        if not self._grants.valid(self._keys, time.time()):
+        if not self._grants.valid(time.time()):
             raise Fault(UNAUTHORIZED, f"put a token at {TOKENS} before attaching other links")
         if path == MANAGEMENT or path.endswith(f"/{MANAGEMENT}"):
             return self._request_link(link, path, self._manage)
@@ -60,7 +62,7 @@ class HubLinkAttacher(LinkAttacher):
     def expire(self) -> bool:
         """End links that no token opens any more; False when all tokens have expired."""
         now = time.time()
-        if self._grants.jid is not None and not self._grants.valid(self._keys, now):
+        if self._grants.jid is not None and not self._grants.valid(now):
             return False
         for part, path in list(self._opened.items()):
             if not self._grants.opens(path, now):
@@ -151,11 +153,19 @@ class HubLinkAttacher(LinkAttacher):
         return answers
 
     async def _authenticate(self, asked: management.ManagementRequest) -> tuple[int, str]:
-        if asked.said.get("operation") != "put-token" or asked.said.get("type") != TOKEN_TYPE:
-            return WRONG, f"only put-token of {TOKEN_TYPE} is supported"
+        kind = asked.said.get("type")
+        taken = [TOKEN_TYPE, *([JWT_TYPE] if self._identity.tokens else [])]
+        if asked.said.get("operation") != "put-token" or kind not in taken:
+            return WRONG, f"only put-token of {' and '.join(taken)} is supported"
         try:
-            self._grants.add(self._keys.grant(asked.value, time.time()))
-        except UntrustedToken as wrong:
+            self._grants.add(
+                await self._verify(asked.value)
+                if kind == JWT_TYPE
+                else self._identity.keys.grant(asked.value, time.time())
+            )
+        except Undecided:
+            return LATER, "the keys of tokens cannot be fetched: try again"
+        except (UntrustedToken, Untrusted) as wrong:
             self.context.connection.refuse_token(f"the token is refused: {wrong}")
             return UNKNOWN_WHO, str(wrong)
         assert self._grants.jid, "a grant is somebody's"
@@ -164,6 +174,11 @@ class HubLinkAttacher(LinkAttacher):
         self.context.sender = self._grants.jid
         self.context.connection.authenticated()
         return ACCEPTED, "Accepted"
+
+    async def _verify(self, token: str) -> Grant:
+        """Return what a JWT opens: all that its account may use."""
+        jid, ends = await self._identity.verify(token)
+        return Grant(jid, "", ends)
 
     async def _manage(self, asked: management.ManagementRequest) -> tuple[int, str, bytes]:
         name = asked.said.get("name", "")

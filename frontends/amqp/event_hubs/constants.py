@@ -23,3 +23,4 @@ PARTITION: Final = "com.microsoft:partition"
 """The types that `$management` answers for."""
 
 TOKEN_TYPE: Final = "servicebus.windows.net:sastoken"  # noqa: S105  (a type)
+JWT_TYPE: Final = "jwt"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from frontends.amqp.auth.shared_keys import Keys
+from frontends.amqp.auth.identity import Identity
 from frontends.amqp.event_hubs.attach import HubLinkAttacher
 from frontends.amqp.event_hubs.frames import add_missing_fields
 from frontends.amqp.links.context import LinkContext
@@ -14,11 +14,11 @@ _ANY: Final = 2**32 - 1
 class Profile:
     """The profile of one connection."""
 
-    def __init__(self, context: LinkContext, keys: Keys) -> None:
+    def __init__(self, context: LinkContext, identity: Identity) -> None:
         """Start without a token."""
         self._outgoing = Frames(_ANY)
         self._headed = False
-        self.attaching = HubLinkAttacher(context, keys)
+        self.attaching = HubLinkAttacher(context, identity)
 
     def rewrite(self, data: bytes) -> bytes:
         """Rewrite proton's output in the form that SDKs read."""

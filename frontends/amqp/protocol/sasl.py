@@ -8,8 +8,8 @@ from frontends.amqp.protocol import types
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
-FRAME_MOST: Final = 4_096
-"""The longest frame: a peer may send 512 bytes before it knows more (§5.3.1), and passwords are short."""
+FRAME_MOST: Final = 16_384
+"""The longest frame: a peer may send 512 bytes before it knows more (§5.3.1), passwords are short, and tokens have kilobytes."""
 
 OK, REFUSED, LATER = 0, 1, 4
 """Outcomes: success; wrong credentials; temporary failure."""

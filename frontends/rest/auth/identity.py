@@ -10,7 +10,7 @@ from typing import Final
 from broker.model.names import Jid, lower_jid
 from frontends.logins.failed_logins import FailedLogins, TooSoon
 from frontends.logins.passwords import Passwords, TooMany
-from frontends.rest.auth.tokens import Tokens, Undecided, Untrusted
+from frontends.logins.tokens import Tokens, Undecided, Untrusted
 from frontends.rest.errors import RETRY_SECONDS, Fault
 
 REALM: Final = 'realm="stanzaq"'

@@ -14,8 +14,12 @@ from proton import Described, Message, Terminus, symbol, ulong
 from proton.reactor import Filter, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
+from frontends.logins.tokens import Tokens
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
 from tests.waiting import PATIENCE_SECONDS
+
+NO_TOKENS = Tokens("", "", "", "")
+"""Of an `Identity` that verifies no tokens of an issuer."""
 
 _NAMES = itertools.count()
 

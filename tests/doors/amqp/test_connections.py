@@ -18,7 +18,7 @@ from broker.model.results import Counted, Declared, Published
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp import connection as connections
-from frontends.amqp.auth.identity import Identity
+from frontends.amqp.auth.identity import Ends, Identity, never
 from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.connection import AmqpConnection
 from frontends.amqp.constants import EPOCH, GROUP, LOCK, PARTITION
@@ -52,6 +52,7 @@ from tests.doors.amqp.raw import (
     transfer,
     uint,
 )
+from tests.doors.amqp.served import NO_TOKENS
 from tests.doors.frontend import ALICE
 from tests.waiting import PATIENCE_SECONDS
 
@@ -135,7 +136,7 @@ async def core(redis: RedisServer) -> RedisCore:
 @pytest.fixture
 async def door(core: RedisCore) -> AsyncIterator[Door]:
     """Provide a door where nobody has to authenticate."""
-    door = Door(core, Identity(Passwords("", FailedLogins("test")), OWNER, Keys(""), FailedLogins("test")))
+    door = Door(core, Identity(Passwords("", FailedLogins("test")), NO_TOKENS, OWNER, Keys(""), FailedLogins("test")))
     yield door
     await door.stop()
 
@@ -143,7 +144,7 @@ async def door(core: RedisCore) -> AsyncIterator[Door]:
 @pytest.fixture
 async def hubs(core: RedisCore) -> AsyncIterator[Door]:
     """Provide a door for clients of Event Hubs."""
-    door = Door(core, Identity(Passwords("", FailedLogins("test")), None, Keys(KEYS), FailedLogins("test")))
+    door = Door(core, Identity(Passwords("", FailedLogins("test")), NO_TOKENS, None, Keys(KEYS), FailedLogins("test")))
     yield door
     await door.stop()
 
@@ -378,15 +379,15 @@ class _Slow(Identity):
 
     def __init__(self) -> None:
         """Check nothing yet."""
-        super().__init__(Passwords("", FailedLogins("test")), None, Keys(""), FailedLogins("test"))
+        super().__init__(Passwords("", FailedLogins("test")), NO_TOKENS, None, Keys(""), FailedLogins("test"))
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
 
-    async def of(self, _init: sasl.Init, _certified: Jid | None, _address: str) -> tuple[Jid, Callable[[], bool]]:
+    async def of(self, _init: sasl.Init, _certified: Jid | None, _address: str) -> tuple[Jid, Ends]:
         """Wait until the test says so."""
         self.asked.set()
         await self.answer.wait()
-        return OWNER, lambda: True
+        return OWNER, never
 
 
 async def test_reads_nothing_while_it_checks_a_password(core: RedisCore) -> None:

@@ -13,28 +13,16 @@ import bcrypt
 import httpx
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.frontend import ALICE, BOB, HASH, PASSWORD
 from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
+from tests.doors.tokens import KEY, PEM, TRUSTED, signed
 
-KEY = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
 OTHER = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
-PEM = (
-    KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
-)
-ISSUER, AUDIENCE = "https://login.example.org", "stanzaq"
-TRUSTED = {"HTTP_JWT_ISSUER": ISSUER, "HTTP_JWT_AUDIENCE": AUDIENCE}
 
 Sign = Callable[..., str]
-
-
-def signed(key: Any = KEY, algorithm: str = "RS256", headers: dict[str, str] | None = None, **claims: Any) -> str:  # noqa: ANN401
-    """Make a token of alice's; a claim of None is left out."""
-    said = {"sub": ALICE, "iss": ISSUER, "aud": AUDIENCE, "exp": int(time.time()) + 60, **claims}
-    return jwt.encode({name: value for name, value in said.items() if value is not None}, key, algorithm, headers)
 
 
 def jwks(**keys: rsa.RSAPrivateKey) -> bytes:
@@ -54,7 +42,7 @@ def bearing(frontend: RestFrontend, token: str) -> httpx.Response:
 @pytest.fixture(scope="module")
 def trusting(redis: RedisServer) -> Iterator[RestFrontend]:
     """Provide a frontend that accepts tokens."""
-    with RestFrontend(redis.url, HTTP_JWT_KEYS=PEM, **TRUSTED) as frontend:
+    with RestFrontend(redis.url, JWT_KEYS=PEM, **TRUSTED) as frontend:
         yield frontend
 
 
@@ -218,7 +206,7 @@ def key_server() -> Iterator[tuple[str, dict[str, Any]]]:
 def test_keys_from_a_url(redis: RedisServer, key_server: tuple[str, dict[str, Any]]) -> None:
     """Keys are fetched, and not again for every token that names an unknown one."""
     url, served = key_server
-    with RestFrontend(redis.url, HTTP_PASSWORDS="", HTTP_JWT_KEYS=url, **TRUSTED) as frontend:
+    with RestFrontend(redis.url, HTTP_PASSWORDS="", JWT_KEYS=url, **TRUSTED) as frontend:
         assert [bearing(frontend, signed(headers={"kid": "one"})).status_code for _ in range(3)] == [200] * 3
         assert [bearing(frontend, signed(OTHER, headers={"kid": f"k{n}"})).status_code for n in range(5)] == [401] * 5
         assert served["count"] == 1

@@ -17,9 +17,9 @@ from broker.model.nodes.pull_subscriptions import new_pull_name
 from broker.model.results import Received
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
+from frontends.logins.tokens import LEEWAY_SECONDS, Tokens
 from frontends.rest.app import Door
 from frontends.rest.auth.identity import Identity
-from frontends.rest.auth.tokens import LEEWAY_SECONDS, Tokens
 from frontends.rest.subscriptions.requests import PullSubscription
 from tests.doors.rest.served import Placed
 

@@ -146,12 +146,12 @@
 {{- if $v.rest.enabled -}}
 {{- if and $v.rest.passwords $v.rest.existingSecret.name -}}
 {{- fail "rest.passwords and rest.existingSecret.name are both set: keep one of them" -}}
-{{- else if not (or $v.rest.passwords $v.rest.existingSecret.name $v.settings.http_jwt_keys $v.settings.http_anonymous) -}}
-{{- fail "rest.enabled is true but nobody may send requests: set rest.passwords or rest.existingSecret.name, or settings.http_jwt_keys" -}}
+{{- else if not (or $v.rest.passwords $v.rest.existingSecret.name $v.settings.jwt_keys $v.settings.http_anonymous) -}}
+{{- fail "rest.enabled is true but nobody may send requests: set rest.passwords or rest.existingSecret.name, or settings.jwt_keys" -}}
 {{- end -}}
-{{- if and $v.settings.http_jwt_keys (not (and $v.settings.http_jwt_issuer $v.settings.http_jwt_audience)) -}}
-{{- fail "settings.http_jwt_keys needs settings.http_jwt_issuer and settings.http_jwt_audience: tokens are taken from one issuer, for one audience" -}}
 {{- end -}}
+{{- if and (or $v.rest.enabled $v.amqp.enabled) $v.settings.jwt_keys (not (and $v.settings.jwt_issuer $v.settings.jwt_audience)) -}}
+{{- fail "settings.jwt_keys needs settings.jwt_issuer and settings.jwt_audience: tokens are taken from one issuer, for one audience" -}}
 {{- end -}}
 {{- if $v.amqp.enabled -}}
 {{- if and $v.amqp.passwords $v.amqp.existingSecret.name -}}
@@ -164,7 +164,7 @@
 {{- fail "amqp.eventHubs.keys and amqp.eventHubs.existingSecret.name are both set: keep one of them" -}}
 {{- else if and $keys $v.settings.amqp_anonymous -}}
 {{- fail "amqp.eventHubs and settings.amqp_anonymous both apply to connections with SASL ANONYMOUS: keep one of them" -}}
-{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.amqp.tls.clientCertificates $v.settings.amqp_anonymous $keys) -}}
+{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.amqp.tls.clientCertificates $v.settings.amqp_anonymous $v.settings.jwt_keys $keys) -}}
 {{- fail "amqp.enabled is true but nobody may connect: set amqp.passwords, amqp.existingSecret.name or amqp.tls.clientCertificates" -}}
 {{- end -}}
 {{- end -}}

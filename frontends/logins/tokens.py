@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750): JWTs of one issuer for one audience. Must not know HTTP's headers.
+"""JWTs of one issuer for one audience, as HTTP and AMQP take them. Must not know any door.
 
 Only asymmetric signatures are accepted: whoever can verify a token cannot forge one, and no token chooses its algorithm freely.
 Keys at a URL are fetched in the background. Whatever goes wrong there, the last good ones stay.
@@ -9,7 +9,7 @@ import contextlib
 import math
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.error import URLError
 
@@ -17,11 +17,13 @@ import jwt
 import structlog
 
 from broker.model.names import Jid, read_bare_jid
+from broker.model.roles import Role
 from broker.tasks import start
 from broker.token_keys import ALGORITHMS, read_keys
 
 log = structlog.get_logger()
 
+_NO_ROLES: Final[Mapping[str, Role]] = {}
 _TIMES: Final = ("exp", "nbf", "iat")
 LEEWAY_SECONDS: Final = 10
 """The allowed difference between two clocks."""
@@ -80,6 +82,17 @@ def fetch(url: str) -> str:
     return body.decode("utf-8-sig")
 
 
+def _values(said: Mapping[str, Any], claim: str) -> list[str]:
+    """Return the texts of a claim: one, or a list of them; a dot leads into a claim that is an object."""
+    found: Any = said.get(claim)
+    if found is None:
+        found = said
+        for step in claim.split("."):
+            found = found.get(step) if isinstance(found, Mapping) else None
+    values = found if isinstance(found, list) else [found]
+    return [value for value in values if isinstance(value, str)]
+
+
 class Tokens:
     """Verifies tokens."""
 
@@ -90,14 +103,24 @@ class Tokens:
         audience: str,
         claim: str,
         *,
+        role_claim: str = "",
+        roles: Mapping[str, Role] = _NO_ROLES,
+        note: Callable[[Jid, Role | None, float, float], None] = lambda *_said: None,
         fetch: Callable[[str], str] = fetch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Trust `keys`: a URL, a JWKS, or a public key in PEM; without any, no token is accepted."""
+        """Trust `keys`: a URL, a JWKS, or a public key in PEM; without any, no token is accepted.
+
+        If values of a claim give `roles`, `note` is told the highest of an account, or none, when its token was issued and when
+        it ends.
+        """
         self._url = keys if "://" in keys[:8] else ""
         self._issuer = issuer
         self._audience = audience
         self._claim = claim
+        self._role_claim = role_claim
+        self._roles = roles
+        self._note = note
         self._keys = [] if self._url or not keys else read_keys(keys)
         self._fetch = fetch
         self._clock = clock
@@ -119,14 +142,18 @@ class Tokens:
             if wrong := [name for name in _TIMES if name in said and type(said[name]) not in {int, float}]:
                 msg = f"{wrong[0]} is no number"
                 raise Untrusted(msg)
-            ends = float(said["exp"]) + LEEWAY_SECONDS
+            ends, issued = float(said["exp"]) + LEEWAY_SECONDS, float(said.get("iat", 0))
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None
         try:
-            return read_bare_jid(str(said[self._claim])), ends
+            jid = read_bare_jid(str(said[self._claim]))
         except ValueError as fault:
             msg = f"{self._claim}: {fault}"
             raise Untrusted(msg) from None
+        if self._roles:
+            given = [self._roles[value] for value in _values(said, self._role_claim) if value in self._roles]
+            self._note(jid, max(given, default=None), issued, ends)
+        return jid, ends
 
     async def _verify(self, token: str, kid: str | None) -> dict[str, Any]:
         """Return what a token claims; raises Untrusted, Undecided, or an error of the library."""

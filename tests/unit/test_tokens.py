@@ -18,11 +18,11 @@ from structlog.testing import capture_logs
 
 from broker.model.names import Jid
 from broker.token_keys import read_keys
+from frontends.logins import tokens
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
-from frontends.rest.auth import tokens
+from frontends.logins.tokens import KEYS_SECONDS, Tokens, Undecided, Untrusted
 from frontends.rest.auth.identity import Identity
-from frontends.rest.auth.tokens import KEYS_SECONDS, Tokens, Undecided, Untrusted
 from frontends.rest.errors import Fault
 from tests.waiting import PATIENCE_SECONDS
 
