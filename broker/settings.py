@@ -27,7 +27,7 @@ from broker.model.names import Jid, is_jid, read_account_or_domain, read_bare_ji
 from broker.model.nodes.options import AccessModel, NodeConfig
 from broker.model.roles import Role, read_roles
 from broker.redis_url import add_sentinel_login, check_url, read_url
-from broker.token_settings import TokenSettings
+from broker.token_settings import TokenSettings, is_safe
 
 PREFIX: Final = "STANZAQ_"
 
@@ -397,6 +397,11 @@ def load_rest(config: Path | None = None) -> CommandSettings:
     """Read the settings of the HTTP door from the same sources; raises SettingsError likewise."""
     settings = load_command(config)
     lacking = _lacking_of_tokens(settings)
+    if settings.page_client and not (settings.jwt_keys and is_safe(settings.jwt_issuer)):
+        lacking.append(
+            f"{PREFIX}PAGE_CLIENT: people sign in at an issuer whose tokens are taken."
+            f" Set {PREFIX}JWT_KEYS, and {PREFIX}JWT_ISSUER as an https URL."
+        )
     if not (settings.jwt_keys or settings.http_anonymous or settings.http_passwords.get_secret_value()):
         lacking.append(
             f"Nobody may ask anything. Set {PREFIX}HTTP_PASSWORDS_FILE or {PREFIX}JWT_KEYS, or {PREFIX}HTTP_ANONYMOUS."

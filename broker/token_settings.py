@@ -13,7 +13,7 @@ from broker.model.roles import Role, read_role
 _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 
 
-def _is_safe(value: str) -> bool:
+def is_safe(value: str) -> bool:
     """Return whether nobody on the way to a URL can read or change what is asked there."""
     url = urlsplit(value)
     return bool(url.scheme == "https" and url.hostname) or (url.scheme == "http" and url.hostname in _LOOPBACK)
@@ -21,7 +21,7 @@ def _is_safe(value: str) -> bool:
 
 def _keys(value: str) -> str:
     if "://" in value[:8]:
-        if not _is_safe(value):
+        if not is_safe(value):
             msg = "keys are fetched over https alone"
             raise ValueError(msg)
     elif value and find_spec("jwt"):
@@ -73,4 +73,12 @@ class TokenSettings(BaseSettings):
         default={},
         description="lines of VALUE ROLE, a value of that claim and one of viewer, operator and admin, e.g. queue-team"
         " operator; not set: tokens give no role",
+    )
+    page_client: str = Field(
+        default="",
+        description="the id of the page for people at JWT_ISSUER, where it signs them in as a public client; not set: they"
+        " give the page a password or a token",
+    )
+    page_scope: str = Field(
+        default="openid", description="the scopes that the page asks for there, e.g. openid profile"
     )

@@ -216,6 +216,7 @@ async def _serve_rest(
     from frontends.rest.app import Door  # noqa: PLC0415
     from frontends.rest.auth.identity import Identity  # noqa: PLC0415
     from frontends.rest.http.server import HttpServer  # noqa: PLC0415
+    from frontends.rest.http.values import SignOn  # noqa: PLC0415
 
     # HTTP clients fetch items: pushes are left to frontends that can send.
     core = RedisCore(settings, None, "rest")
@@ -239,6 +240,9 @@ async def _serve_rest(
         slow_seconds=settings.http_slow_seconds,
         subscriptions=settings.http_leases,
         proxies=settings.trusted_proxies,
+        sign_on=SignOn(settings.jwt_issuer, settings.page_client, settings.page_scope)
+        if settings.page_client
+        else SignOn(),
     )
     held = settings.http_connections, settings.http_account_connections, settings.http_address_connections
     try:

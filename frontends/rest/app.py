@@ -33,7 +33,7 @@ from frontends.rest.errors import Fault, fault
 from frontends.rest.http import codings, conditions, heads, negotiation
 from frontends.rest.http.connection import CONNECTION, HttpConnection, crowded
 from frontends.rest.http.forwarded import Networks, find_sender
-from frontends.rest.http.values import ApiRequest, Response
+from frontends.rest.http.values import ApiRequest, Response, SignOn
 from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
 
@@ -75,6 +75,7 @@ class Door:
         slow_seconds: float,
         subscriptions: int,
         proxies: Networks = (),
+        sign_on: SignOn = SignOn(),  # noqa: B008  (a frozen value)
     ) -> None:
         """Prepare the door; `open` accepts requests."""
         self._identity = identity
@@ -84,6 +85,7 @@ class Door:
         self._slow_seconds = slow_seconds
         self._subscriptions = subscriptions
         self._proxies = proxies
+        self._sign_on = sign_on
         self._core: Core
 
     def open(self, core: Core) -> None:
@@ -175,6 +177,7 @@ class Door:
             looks=http_request.method == "HEAD",
             most_subscriptions=self._subscriptions,
             ends=ends,
+            sign_on=self._sign_on,
         )
         if http_request.method in {"GET", "HEAD"}:
             answering = OPERATIONS[operation.name](self._core, request)

@@ -5,9 +5,11 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from broker.model.core import Core
 from broker.model.frozen import frozen
+from frontends.rest import replies
 from frontends.rest.errors import Fault
 from frontends.rest.http.values import ApiRequest, Response
 
@@ -20,10 +22,12 @@ _KINDS: Final = {
     ".svg": "image/svg+xml",
 }
 
-GUARDED: Final = {
-    # Nothing from elsewhere, nothing inline, no frames, and no text that becomes markup.
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; "
-    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+# Nothing from elsewhere, nothing inline, no frames, and no text that becomes markup.
+_POLICY: Final = (
+    "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_GUARDED: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -38,24 +42,35 @@ class _File:
     kind: str
 
 
-async def show_page(_core: Core, _request: ApiRequest) -> Response:
+async def show_sign_on(_core: Core, request: ApiRequest) -> Response:
+    """Serve what the page needs to sign people in at a provider; empty without one."""
+    where = request.sign_on
+    return replies.json({"issuer": where.issuer, "client": where.client, "scope": where.scope} if where.issuer else {})
+
+
+async def show_page(_core: Core, request: ApiRequest) -> Response:
     """Serve the page."""
-    return _answer_file(_FIRST)
+    return _answer_file(_FIRST, request)
 
 
 async def show_file(_core: Core, request: ApiRequest) -> Response:
     """Serve one of its files; `/ui/` leads to the page, whose links are relative to `/ui`."""
     if not request.path.item:
         return Response(HTTPStatus.PERMANENT_REDIRECT, headers={"Location": "../ui"})
-    return _answer_file(request.path.item)
+    return _answer_file(request.path.item, request)
 
 
-def _answer_file(name: str) -> Response:
+def _answer_file(name: str, request: ApiRequest) -> Response:
     """Return a file as an answer."""
     found = _files().get(name)
     if found is None:
         raise Fault(HTTPStatus.NOT_FOUND, "not-found", "the page has no such file")
-    return Response(HTTPStatus.OK, found.body, found.kind, GUARDED)
+    headers = {**_GUARDED, "Content-Security-Policy": _POLICY}
+    if request.sign_on.issuer:
+        issuer = urlsplit(request.sign_on.issuer)
+        # The page asks the provider too, and nobody else.
+        headers["Content-Security-Policy"] += f"; connect-src 'self' {issuer.scheme}://{issuer.netloc}"
+    return Response(HTTPStatus.OK, found.body, found.kind, headers)
 
 
 @cache

@@ -277,6 +277,11 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.SCHEDULE: _SCHEDULE,
     Shown.SCHEDULES: _object({"schedules": _array(_SCHEDULE)}, next=_TEXT),
     Shown.DOCUMENT: {"type": "object"},
+    Shown.SIGN_ON: {
+        "type": "object",
+        "properties": {each: {"type": "string"} for each in ("issuer", "client", "scope")},
+        "additionalProperties": False,
+    },
 }
 
 _SWITCH: Final = {"anyOf": [_IS, {**_WHOLE, "minimum": 0, "maximum": 1}, {"enum": ["0", "1", "true", "false"]}]}

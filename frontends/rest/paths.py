@@ -52,11 +52,12 @@ SCHEDULES: Final = "/schedules/{queue}"
 SCHEDULE: Final = "/schedule/{queue}/{schedule}"
 OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
+SIGN_ON: Final = "/sign-on"
 UI_FILE: Final = "/ui/{file}"
 
-_ALONE: Final = {path.encode(): path for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, QUOTAS, OPENAPI, UI)} | {
-    b"/ui/": UI_FILE
-}
+_ALONE: Final = {
+    path.encode(): path for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, QUOTAS, OPENAPI, SIGN_ON, UI)
+} | {b"/ui/": UI_FILE}
 _OF_QUEUES: Final = {
     b"queues": QUEUE,
     b"batches": BATCH,

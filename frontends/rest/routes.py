@@ -70,6 +70,7 @@ class Shown(Enum):
     SCHEDULES = "schedules"
     QUOTAS = "quotas"
     DOCUMENT = "document"
+    SIGN_ON = "sign-on"
     FILE = "file"
 
 
@@ -441,6 +442,11 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.UI_FILE: {
         "GET": Operation("show_file", "Get a file of it", {_OK: Shown.FILE}, public=True),
+    },
+    paths.SIGN_ON: {
+        "GET": Operation(
+            "show_sign_on", "Get where the page signs people in; empty: here", {_OK: Shown.SIGN_ON}, public=True
+        ),
     },
     paths.OPENAPI: {
         "GET": Operation("show_openapi", "Get this description", {_OK: Shown.DOCUMENT}, public=True),

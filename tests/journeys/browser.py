@@ -163,6 +163,8 @@ def chromium() -> Iterator[Browser]:
     # As root it refuses to run with its sandbox; /dev/shm is small in containers; all pages are our own.
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
         options.add_argument(word)
+    # Forms of others may ask for fonts from afar.
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options=options, service=ChromeService("/usr/bin/chromedriver"))
     try:

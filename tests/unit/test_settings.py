@@ -20,6 +20,7 @@ from broker.settings import (
     load_amqp,
     load_command,
     load_redis,
+    load_rest,
 )
 from stanzaq.command.shell import URL
 from stanzaq.transport.account import PASSWORD
@@ -260,6 +261,31 @@ def test_roles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STANZAQ_ADMINS", "juliet@example.org")
     (problem,) = _problems()
     assert "juliet@example.org is one of ADMINS and has a role besides: keep one" in problem
+
+
+@pytest.mark.parametrize("issuer", ["", "http://login.example.org", "login.example.org"])
+def test_sign_on_without_tokens(monkeypatch: pytest.MonkeyPatch, issuer: str) -> None:
+    """People sign in where nobody reads along, at an issuer whose tokens are taken."""
+    given = {"HTTP_ANONYMOUS": "a@b", "PAGE_CLIENT": "page", "JWT_ISSUER": issuer, "JWT_AUDIENCE": "a"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"STANZAQ_{name}", value)
+    with pytest.raises(SettingsError, match="people sign in at an issuer whose tokens are taken"):
+        load_rest()
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        ("team king", "line 1 is not VALUE ROLE: 'king' is none of viewer, operator, admin"),
+        ("viewer", "line 1 names no value"),
+        ("a team viewer\na team admin", "line 2 names no value, or one that has a role already"),
+    ],
+)
+def test_wrong_roles_of_tokens(monkeypatch: pytest.MonkeyPatch, lines: str, wrong: str) -> None:
+    """A line that gives no role, or two of them to a value, is told by its number."""
+    monkeypatch.setenv("STANZAQ_JWT_ROLES", lines)
+    (problem,) = _problems()
+    assert wrong in problem
 
 
 def test_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from broker.model.names import Jid
+from broker.model.roles import Role
 from broker.token_keys import read_keys
 from frontends.logins import tokens
 from frontends.logins.failed_logins import FailedLogins
 from frontends.logins.passwords import Passwords
-from frontends.logins.tokens import KEYS_SECONDS, Tokens, Undecided, Untrusted
+from frontends.logins.tokens import KEYS_SECONDS, LEEWAY_SECONDS, Tokens, Undecided, Untrusted
 from frontends.rest.auth.identity import Identity
 from frontends.rest.errors import Fault
 from tests.waiting import PATIENCE_SECONDS
@@ -228,3 +229,41 @@ def test_fetch(server: tuple[str, dict[str, tuple[int, str]]], monkeypatch: pyte
     monkeypatch.setattr(tokens, "_KEYS_BYTES", 20)
     with pytest.raises(ValueError, match="too long"):
         tokens.fetch(f"{url}/keys")
+
+
+@pytest.mark.parametrize(
+    ("claims", "role"),
+    [
+        ({}, None),
+        ({"groups": "team"}, Role.OPERATOR),
+        ({"groups": ["other", "look", "team"]}, Role.OPERATOR),
+        ({"groups": ["other", 7, None, {}]}, None),
+        ({"groups": {"team": True}}, None),
+        ({"groups": "look team"}, None),
+    ],
+)
+async def test_roles(claims: dict[str, Any], role: Role | None) -> None:
+    """The highest of the roles that values of a claim give is noted, with the token's times; any other form gives none."""
+    noted: list[tuple[Jid, Role | None, float, float]] = []
+    given = {"look": Role.VIEWER, "team": Role.OPERATOR}
+    trusting = Tokens(PEM, "i", "a", "sub", role_claim="groups", roles=given, note=lambda *said: noted.append(said))
+    until = int(time.time()) + 60
+    await trusting.bearer(signed(None, exp=until, iat=until - 100, **claims))
+    assert noted == [(ALICE, role, until - 100, until + LEEWAY_SECONDS)]
+
+
+async def test_roles_within_a_claim() -> None:
+    """A dot leads into a claim, unless a claim has that very name."""
+    noted: list[Role | None] = []
+    given = {"team": Role.ADMIN}
+    for claims in (
+        {"realm": {"roles": ["team"]}},
+        {"realm.roles": "team"},
+        {"realm": "team"},
+        {"realm": {"roles": {}}},
+    ):
+        trusting = Tokens(
+            PEM, "i", "a", "sub", role_claim="realm.roles", roles=given, note=lambda *said: noted.append(said[1])
+        )
+        await trusting.bearer(signed(None, **claims))
+    assert noted == [Role.ADMIN, Role.ADMIN, None, None]

@@ -12,6 +12,15 @@ from frontends.rest.paths import ResourcePath
 
 
 @frozen
+class SignOn:
+    """Where the page signs people in: the issuer of tokens, and what the page asks it for; nowhere without an issuer."""
+
+    issuer: str = ""
+    client: str = ""
+    scope: str = ""
+
+
+@frozen
 class ApiRequest:
     """An authenticated request; header names are in lower case, `wants` is a media type.
 
@@ -28,6 +37,7 @@ class ApiRequest:
     looks: bool = False
     most_subscriptions: int = 1
     ends: Callable[[], float] = lambda: math.inf
+    sign_on: SignOn = SignOn()
 
 
 @frozen

@@ -1,5 +1,7 @@
 // The client of the HTTP API: credentials, requests, replies and refusals. Must not know the page.
 
+import {forget, signedOn, token as currentToken} from "./sign-on.js";
+
 // A refusal, read from application/problem+json; status 0 means no answer.
 export class Refusal extends Error {
   constructor(status, detail) {
@@ -20,15 +22,17 @@ export function signIn({jid, password, token}) {
 
 export function signOut() {
   authorization = "";
+  forget();
 }
 
 export function signedIn() {
-  return authorization !== "";
+  return authorization !== "" || signedOn();
 }
 
 export async function ask(path, {method = "GET", body} = {}) {
   const headers = {Accept: "application/json"};
-  if (authorization) headers.Authorization = authorization;
+  const given = signedOn() ? `Bearer ${await currentToken()}` : authorization;
+  if (given) headers.Authorization = given;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {

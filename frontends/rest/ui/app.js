@@ -7,6 +7,7 @@ import {queueView} from "./queue.js";
 import {queuesView} from "./queues.js";
 import {quotasView} from "./quotas.js";
 import {feed, forget} from "./rates.js";
+import {arrive, leave, offered, signedOn, signOff} from "./sign-on.js";
 
 const LOOK_MS = 2_000;
 // A refresh costs Redis a little for each queue: refreshes take at most a tenth of the time, and this many pages.
@@ -132,10 +133,21 @@ function door(why) {
     signIn(Object.fromEntries(new FormData(form)));
     route();
   });
+  offerSignOn(root, form);
   show({root, title: "Sign in", fill() {}});
   user.hidden = true;
   if (why) say(why);
   form.elements.jid.focus();
+}
+
+// Offer to sign in at the provider, if there is one.
+async function offerSignOn(root, form) {
+  const host = await offered().catch(() => "");
+  if (!host) return;
+  const button = make("button", {type: "button", class: "main sign-on"}, `Sign in at ${host}`);
+  button.addEventListener("click", () => leave().catch(({message}) => write(root.querySelector(".why"), `Nobody could sign you in: ${message}.`)));
+  form.before(button);
+  button.focus();
 }
 
 function trouble(title, why) {
@@ -218,5 +230,18 @@ pauseUpdates.addEventListener("click", () => {
   pauseUpdates.setAttribute("aria-pressed", String(!paused()));
   renew();
 });
-user.addEventListener("click", () => door(signedIn() ? "You are signed out." : ""));
-route();
+user.addEventListener("click", () => {
+  const off = signedOn() && signOff().catch(() => say("You are signed out here, but not at the provider."));
+  door(off || signedIn() ? "You are signed out." : "");
+});
+
+async function begin() {
+  try {
+    await arrive();
+  } catch ({message}) {
+    return door(`Nobody could sign you in: ${message}.`);
+  }
+  route();
+}
+
+begin();

@@ -11,6 +11,7 @@ from frontends.rest.auth import csrf
 from frontends.rest.errors import Fault
 from frontends.tools.servers.redis import RedisServer
 from tests.doors.rest.served import RestFrontend, client, problem
+from tests.doors.tokens import PEM
 
 
 def test_files(frontend: RestFrontend) -> None:
@@ -38,6 +39,17 @@ def test_files(frontend: RestFrontend) -> None:
         for name in ("x", "..%2Fdoor.py", "%2e%2e", "index.html/", "door.py", "a/b"):
             assert http.get(f"/ui/{name}").status_code in {400, 404}, name
         assert http.post("/ui").status_code == 405
+
+
+def test_sign_on(redis: RedisServer, frontend: RestFrontend) -> None:
+    """Everybody learns where the page signs people in, and the page may ask there and nowhere else."""
+    assert httpx.get(f"{frontend.url}/sign-on").json() == {}
+    given = {"JWT_KEYS": PEM, "JWT_ISSUER": "https://login.example.org:8443/realm", "JWT_AUDIENCE": "stanzaq"}
+    with RestFrontend(redis.url, **given, PAGE_CLIENT="page", PAGE_SCOPE="openid groups") as other:
+        said = httpx.get(f"{other.url}/sign-on")
+        assert said.json() == {"issuer": given["JWT_ISSUER"], "client": "page", "scope": "openid groups"}
+        policy = httpx.get(f"{other.url}/ui").headers["Content-Security-Policy"].split("; ")
+        assert "connect-src 'self' https://login.example.org:8443" in policy and "default-src 'self'" in policy
 
 
 @pytest.mark.parametrize(
