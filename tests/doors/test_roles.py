@@ -153,8 +153,11 @@ async def make(core: RedisCore) -> tuple[str, str]:
     node = f"jobs-{token_hex(4)}"
     assert await core.ask(nodes.Declare(node, OWNER, {})) == Declared(node)
     above = {"pubsub#node_type": ("collection",)}
+    # An affiliation that lets do less takes nothing from a role.
+    barred = {ACCOUNTS[each]: "outcast" for each in ("viewer", "operator", "admin")}
     assert await core.ask(nodes.Declare(f"{node}-all", OWNER, above)) == Declared(f"{node}-all")
     assert isinstance(await core.ask(items.Publish(node, OWNER, WAITS, b"x", 1)), Published)
+    assert not isinstance(await core.ask(subscriptions.Affiliate(f"{node}-all", OWNER, barred)), Refused)
     put = schedules.PutSchedule(node, OWNER, Schedule("s", every_ms=3_600_000), b"x", 1)
     assert not isinstance(await core.ask(put), Refused)
     return node, f"{node}-all"

@@ -256,12 +256,13 @@ async def test_roles_within_a_claim() -> None:
     """A dot leads into a claim, unless a claim has that very name."""
     noted: list[Role | None] = []
     given = {"team": Role.ADMIN}
-    for claims in (
+    forms: list[dict[str, Any]] = [
         {"realm": {"roles": ["team"]}},
         {"realm.roles": "team"},
         {"realm": "team"},
         {"realm": {"roles": {}}},
-    ):
+    ]
+    for claims in forms:
         trusting = Tokens(
             PEM, "i", "a", "sub", role_claim="realm.roles", roles=given, note=lambda *said: noted.append(said[1])
         )

@@ -71,7 +71,7 @@ class Erased:
 
 @frozen
 class Summary:
-    """A node in an overview, with what the sender is there: its affiliation, or else its role."""
+    """A node in an overview, with what the sender is there: its affiliation, or its role."""
 
     record: NodeRecord
     counted: Counted

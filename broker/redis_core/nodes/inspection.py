@@ -102,9 +102,8 @@ class Inspection:
             names = tuple(affiliations)[command.first : command.first + command.limit]
         records = await self._store.records(names)
         counts = await count_nodes(self._store, records)
-        standing = role.name.lower() if role and role < Role.ADMIN else Affiliation.OWNER.value
         nodes = [
-            Summary(record, counts.get(record.name, NOTHING), affiliations.get(record.name, standing))
+            Summary(record, counts.get(record.name, NOTHING), _standing(affiliations.get(record.name, ""), role))
             for record in records
         ]
         return Overviewed(tuple(nodes), total)
@@ -118,6 +117,13 @@ def _choose(command: InspectItems, items: tuple[ItemDetails, ...]) -> tuple[Item
         wanted = dict(command.headers).items()
         items = tuple(each for each in items if wanted <= codec.unpack_any(each.envelope).headers.items())
     return items
+
+
+def _standing(affiliation: str, role: Role | None) -> str:
+    """Return what somebody is at a node: what lets do more, the affiliation or the role."""
+    if role is None or affiliation == Affiliation.OWNER.value:
+        return affiliation
+    return Affiliation.OWNER.value if role is Role.ADMIN else role.name.lower()
 
 
 def _exists(position: str) -> bool:
