@@ -435,10 +435,10 @@ def test_network_peers(everything: Everything) -> None:
 
 
 def test_network_to_the_keys_of_tokens(everything: Everything) -> None:
-    """Only HTTP takes tokens, so only its pods may load the keys that verify them."""
+    """Only HTTP and AMQP take tokens, so only their pods may load the keys that verify them."""
     for policy in only(everything["helm4", "openshift"], "NetworkPolicy"):
         ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
-        assert (8443 in ports) == (policy["metadata"]["labels"]["app.kubernetes.io/component"] == "rest")
+        assert (8443 in ports) == (policy["metadata"]["labels"]["app.kubernetes.io/component"] in {"rest", "amqp"})
 
 
 def test_ingress(everything: Everything) -> None:
