@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.model.commands import Configure, Describe, Purge, Subscribe
+from broker.model import audit
+from broker.model.commands import Configure, Describe, Purge, Read, Subscribe
 from broker.model.names import Jid
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.options import NodeConfig
@@ -69,9 +70,10 @@ def test_many_tokens(roles: Roles, clock: Clock, monkeypatch: pytest.MonkeyPatch
 
 
 def test_judging(roles: Roles) -> None:
-    """A role is enough for what the table says, also for an account that the node bars; it lets nobody subscribe."""
+    """A role is enough for what the table says, also for an account that the node bars; it lets nobody subscribe, and only admins read the audit."""
     record = NodeRecord("n", "i", 1, NodeConfig(), {JULIET: Affiliation.OUTCAST}).add_roles(roles)
     paused, titled = {"stanzaq#state": ("paused",)}, {"pubsub#title": ("x",)}
+    roles.note(ROMEO, Role.ADMIN, 0, 2000)
     for jid, command, may in (
         (JULIET, Purge("n", JULIET), True),
         (JULIET, Configure("n", JULIET, paused), True),
@@ -81,6 +83,8 @@ def test_judging(roles: Roles) -> None:
         (ADMIN, Configure("n", ADMIN, titled), True),
         (Jid("any@example.com"), Describe("n", Jid("any@example.com/x"), as_owner=True), True),
         (Jid("any@example.com"), Purge("n", Jid("any@example.com/x")), False),
+        (JULIET, Read(audit.NODE, JULIET, 0, "@earliest", 1), False),
+        (ROMEO, Read(audit.NODE, ROMEO, 0, "@earliest", 1), True),
     ):
         assert (refusal(command, record) is None) is may, (jid, command)
         assert isinstance(refusal(command, record), Refused | None)
