@@ -70,7 +70,7 @@ def test_many_tokens(roles: Roles, clock: Clock, monkeypatch: pytest.MonkeyPatch
 
 
 def test_judging(roles: Roles) -> None:
-    """A role is enough for what the table says, also for an account that the node bars; it lets nobody subscribe, and only admins read the audit."""
+    """A role is enough for what the table says, also where the node bars; nobody subscribes by one, and admins read the audit."""
     record = NodeRecord("n", "i", 1, NodeConfig(), {JULIET: Affiliation.OUTCAST}).add_roles(roles)
     paused, titled = {"stanzaq#state": ("paused",)}, {"pubsub#title": ("x",)}
     roles.note(ROMEO, Role.ADMIN, 0, 2000)
