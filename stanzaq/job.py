@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, Unpack
 
 from stanzaq.errors import StanzaqError
 from stanzaq.retry import ALL_KINDS, Kinds
@@ -18,10 +18,21 @@ if TYPE_CHECKING:
     from stanzaq.fencing import Fence
 
     T = TypeVar("T", default=Any)
+    P_contra = TypeVar("P_contra", contravariant=True)
 else:
     from typing import TypeVar
 
-    T = TypeVar("T")
+    T, P_contra = TypeVar("T"), TypeVar("P_contra", contravariant=True)
+
+
+class Sending(Protocol[P_contra]):
+    """A task, as a job sees it."""
+
+    def on(self, publisher: Any, /) -> "Sending[P_contra]":  # noqa: ANN401  (whatever publishes)
+        """Return the task for sending with a publisher."""
+
+    async def send(self, payload: P_contra, /, **how: Unpack[SendOne]) -> str:
+        """Publish an item for the task."""
 
 
 async def _do_nothing(_progress: Progress | None = None) -> None:
@@ -131,6 +142,10 @@ class Job(Generic[T]):
         `asyncio.run(job.publish(…))`; in another process there is no connection. Raises as `Publisher.publish` does.
         """
         return await self._publish(node, payload, **how)
+
+    async def send(self, task: Sending[P_contra], payload: P_contra, **how: Unpack[SendOne]) -> str:
+        """Publish an item for a task as `publish` does, with the payload's type checked as by `Task.send`, and return its id."""
+        return await task.on(self).send(payload, **how)
 
     def then(self, node: str, payload: Any, *, id: str | None = None, **how: Unpack[SendThen]) -> str:  # noqa: A002, ANN401
         """Note an item that is published if and only if this one is completed, in the same step, and return its id.

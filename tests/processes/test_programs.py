@@ -42,6 +42,8 @@ async def of_any(job: Job) -> None:
     await job.progress(0.5, "half")
     await job.publish("next", job.id, id=job.then("last", job.id, id="one", ttl="1h"), keep=True)
     await job.publish("next", job.id, reply=True)  # type: ignore[call-arg]
+    await job.send(coroutine, {"total": 1}, delay="1m")
+    await job.send(coroutine, "one")  # type: ignore[misc]
     job.then("next", job.id, after=["one"])  # type: ignore[call-arg]
 
 @worker.task("coroutine", retry=Retry(attempts=5), timeout="5m")

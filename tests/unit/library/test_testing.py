@@ -518,15 +518,18 @@ async def test_publishes_of_a_job() -> None:
     @worker.task("jobs")
     async def _job(job: Job[str]) -> None:
         await job.publish(job.payload, job.id, id=f"{job.id}-next")
+        await job.send(next_one, job.id, id=f"{job.id}-sent")
+        with pytest.raises(TypeError, match="next"):
+            await job.send(next_one, 1)  # type: ignore[misc]
 
     @worker.task("next")
-    async def _next(job: Job[str]) -> None:
+    async def next_one(job: Job[str]) -> None:
         seen.append((job.id, job.payload))
 
     async with TestBroker(worker, nodes={"next": {"pubsub#publish_model": "open"}, "closed": {}}) as broker:
         await broker.publish("jobs", "next", id="a")
         await broker.drain(raises=True)
-        assert seen == [("a-next", "a")]
+        assert seen == [("a-next", "a"), ("a-sent", "a")]
         await broker.publish("jobs", "closed", id="b")
         with pytest.raises(StanzaqError, match="only the node's publishers"):
             await broker.drain(raises=True)
