@@ -8,7 +8,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotInTime
 from functools import partial
@@ -158,6 +158,22 @@ class Publisher:
     def unschedule(self, node: str, id: str, *, timeout: Duration | None = None) -> bool:  # noqa: A002
         """Delete a schedule, as `stanzaq.Publisher.unschedule` does."""
         return self._wait(self._publisher.unschedule(node, id), timeout)
+
+    def affiliations(self, node: str, *, timeout: Duration | None = None) -> dict[str, str]:
+        """Return who has which affiliation with an own node, as `stanzaq.Publisher.affiliations` does."""
+        return self._wait(self._publisher.affiliations(node), timeout)
+
+    def affiliate(self, node: str, changes: Mapping[str, str], *, timeout: Duration | None = None) -> None:
+        """Change affiliations with an own node, all of them or none, as `stanzaq.Publisher.affiliate` does."""
+        self._wait(self._publisher.affiliate(node, changes), timeout)
+
+    def requests(self, node: str, *, timeout: Duration | None = None) -> list[str]:
+        """Return who waits for an approval, as `stanzaq.Publisher.requests` does."""
+        return self._wait(self._publisher.requests(node), timeout)
+
+    def decide(self, node: str, jid: str, *, allow: bool, timeout: Duration | None = None) -> None:
+        """Approve or refuse the requests of an account, as `stanzaq.Publisher.decide` does."""
+        self._wait(self._publisher.decide(node, jid, allow=allow), timeout)
 
     def close(self) -> None:
         """Disconnect; the next publish connects again."""

@@ -6,6 +6,7 @@ from xml.etree.ElementTree import Element
 from broker.model.commands import (
     Affiliate,
     Affiliations,
+    Approve,
     Associate,
     Browse,
     Children,
@@ -19,6 +20,7 @@ from broker.model.commands import (
     Dissociate,
     Frontends,
     ListPending,
+    ListRequests,
     ListSchedules,
     ListSubscribers,
     Locks,
@@ -98,6 +100,7 @@ from frontends.xmpp.adhoc import admin, moves, pending
 from frontends.xmpp.adhoc import schedules as adhoc_schedules
 from frontends.xmpp.messages import deliveries, notifications, qos
 from frontends.xmpp.pubsub import (
+    approvals,
     log_options,
     node_config,
     paging,
@@ -197,6 +200,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return subscription_lists.standings(outcome)
         case ListSubscribers(), SubscriptionList():
             return subscription_lists.write_list(question.command, outcome)
+        case ListRequests(node), SubscriptionList(waiting):
+            return approvals.write_requests(node, waiting)
         case ListPending(), Listing(nodes):
             return pending.choice(question.iq, nodes)
         case SendPending(), Done():
@@ -239,7 +244,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             (Unsubscribe(), Unsubscribed())
             | (Purge(), Purged())
             | (ManageSubscribers(), Managed())
-            | (Configure() | Affiliate() | Associate() | Dissociate() | Delete() | Commit(), Done())
+            | (Configure() | Affiliate() | Approve() | Associate() | Dissociate() | Delete() | Commit(), Done())
         ):
             return b""
     msg = f"{type(outcome).__name__} is no answer to {type(question.command).__name__}"

@@ -29,6 +29,7 @@ from frontends.xmpp.adhoc import commands, offered
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.messages import publishing
 from frontends.xmpp.pubsub import (
+    approvals,
     attributes,
     batches,
     log_options,
@@ -407,6 +408,8 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | DoorAnswer | B
     f"{{{ns.STANZAQ}}}pause-schedule": schedules.pause,
     f"{{{ns.STANZAQ}}}resume-schedule": schedules.resume,
     f"{{{ns.STANZAQ}}}unschedule": schedules.remove,
+    f"{{{ns.STANZAQ}}}requests": approvals.list_requests,
+    f"{{{ns.STANZAQ}}}decide": approvals.decide,
     f"{{{ns.STANZAQ}}}commit": log_options.commit,
     f"{{{ns.STANZAQ}}}replay": log_options.replay,
     f"{{{ns.STANZAQ}}}partitions": log_options.partitions,

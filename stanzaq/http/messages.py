@@ -129,6 +129,16 @@ def queue_path(node: str) -> str:
     return f"/queues/{_segment(node)}"
 
 
+def affiliations_path(node: str) -> str:
+    """Return the path of a node's affiliations."""
+    return f"/affiliations/{_segment(node)}"
+
+
+def requests_path(node: str) -> str:
+    """Return the path of the requests to subscribe to a node."""
+    return f"/requests/{_segment(node)}"
+
+
 def batch_path(node: str) -> str:
     """Return the path to publish at, whose JSON names headers of any name."""
     return f"/batches/{_segment(node)}"

@@ -161,6 +161,28 @@ class HttpSender:
         """Change options of a node. Raises StanzaqError if the service refuses."""
         await self._connection.ask(f"change {node}", "PATCH", messages.queue_path(node), {"options": options})
 
+    async def affiliations(self, node: str) -> dict[str, str]:
+        """Return the affiliations with a node, by bare JID or domain. Raises StanzaqError if the service refuses."""
+        what = f"list the affiliations with {node}"
+        said = await self._connection.ask(what, "GET", messages.affiliations_path(node))
+        found: dict[str, str] = said["affiliations"]
+        return found
+
+    async def affiliate(self, node: str, changes: Mapping[str, str]) -> None:
+        """Change affiliations, all of them or none. Raises StanzaqError if the service refuses."""
+        what, path = f"change any affiliation with {node}", messages.affiliations_path(node)
+        await self._connection.ask(what, "PATCH", path, {"affiliations": changes})
+
+    async def requests(self, node: str) -> list[str]:
+        """Return who waits for an approval. Raises StanzaqError if the service refuses."""
+        said = await self._connection.ask(f"list the requests at {node}", "GET", messages.requests_path(node))
+        return [each["jid"] for each in said["requests"]]
+
+    async def decide(self, node: str, jid: str, *, allow: bool) -> None:
+        """Approve or refuse the requests of an account. Raises StanzaqError if the service refuses."""
+        what, path = f"decide the request of {jid}", messages.requests_path(node)
+        await self._connection.ask(what, "POST", path, {"jid": jid, "allow": allow})
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:  # noqa: ARG002  (there is one step)
         """Send an item until it is answered: for hours the service knows a repeat by the item's id."""
         await self.publish(outgoing)

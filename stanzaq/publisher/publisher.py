@@ -435,6 +435,42 @@ class Publisher:
         """Delete a schedule, and return False if there is none; its items stay. Raises StanzaqError if the service refuses."""
         return await self._read_answer(lambda sender: sender.unschedule(node, id), f"{id} was deleted")
 
+    async def affiliations(self, node: str) -> dict[str, str]:
+        """Return who has which affiliation with an own node, by bare JID, or by domain for all its accounts.
+
+        Raises StanzaqError if the service refuses.
+        """
+        return await self._read_answer(
+            lambda sender: sender.affiliations(node), f"affiliations with {node} were listed"
+        )
+
+    async def affiliate(self, node: str, changes: Mapping[str, str]) -> None:
+        """Change affiliations with an own node, all of them or none; bare JIDs and domains that are not named keep theirs.
+
+        They are `owner`, `publisher`, `publish-only`, `member` and `outcast`; `none` takes one away. Who is no longer admitted
+        loses subscriptions and locks at once. Raises StanzaqError, which names what is wrong, if the service refuses: then
+        nothing is changed.
+        """
+        await self._read_answer(
+            lambda sender: sender.affiliate(node, changes), f"affiliations with {node} were changed"
+        )
+
+    async def requests(self, node: str) -> list[str]:
+        """Return the JIDs of accounts that wait for the approval of an owner, the oldest request first.
+
+        Raises StanzaqError if the service refuses.
+        """
+        return await self._read_answer(lambda sender: sender.requests(node), f"requests at {node} were listed")
+
+    async def decide(self, node: str, jid: str, *, allow: bool) -> None:
+        """Approve all requests of an account to subscribe to an own node, which makes it a member, or refuse them.
+
+        An account that does not wait, or does not any more, is left as it is. Raises StanzaqError if the service refuses.
+        """
+        await self._read_answer(
+            lambda sender: sender.decide(node, jid, allow=allow), f"the request of {jid} was decided"
+        )
+
     async def _read_answer(self, ask: Callable[[Sender], Coroutine[Any, Any, _T]], done: str) -> _T:
         """Return the answer to a request; raises StanzaqError."""
         sender, running = self._open()

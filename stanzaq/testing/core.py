@@ -8,6 +8,8 @@ from weakref import WeakValueDictionary
 
 from broker import codec, payloads
 from broker.model.commands import (
+    Affiliate,
+    Approve,
     Cancel,
     Command,
     Complete,
@@ -15,6 +17,7 @@ from broker.model.commands import (
     Configure,
     Declare,
     Describe,
+    ListRequests,
     ListSchedules,
     PauseSchedule,
     Publish,
@@ -35,13 +38,23 @@ from broker.model.items.dependencies import Dependencies
 from broker.model.items.headers import validate_headers
 from broker.model.items.items import Envelope
 from broker.model.items.outcomes import ItemOutcome, ReplyMode
-from broker.model.names import ITEM_ID_BYTES, Jid
+from broker.model.names import ITEM_ID_BYTES, Jid, bare_jid, prepare_jid
 from broker.model.nodes import schedules
-from broker.model.nodes.nodes import form_values
+from broker.model.nodes.fields import values
+from broker.model.nodes.nodes import Affiliation, form_values
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Described, Ended, Refused, Renewed, Result, Scheduled, ScheduleList
+from broker.model.results import (
+    Described,
+    Ended,
+    Renewed,
+    Result,
+    Scheduled,
+    ScheduleList,
+    SubscriptionList,
+    refusal_of,
+)
 from frontends.errors import ERRORS
 from frontends.xmpp.errors import wire
 from stanzaq.codec import PLAIN, Codec
@@ -80,9 +93,9 @@ _ENDED: Final = {"item-not-found", "conflict", "forbidden", "unexpected-request"
 async def ask(core: Core, what: str, command: Command) -> Result:
     """Submit a command; raises StanzaqError, as for a service behind XMPP, if the core refuses to do `what`."""
     result = await core.ask(command)
-    if isinstance(result, Refused):
-        detail = _UNKNOWN_NODE if result.problem is Problem.NODE_NOT_FOUND else result.detail
-        raise _fault(what, ERRORS[result.problem].xmpp.condition, detail)
+    if (refused := refusal_of(result)) is not None:
+        detail = _UNKNOWN_NODE if refused.problem is Problem.NODE_NOT_FOUND else refused.detail
+        raise _fault(what, ERRORS[refused.problem].xmpp.condition, detail)
     return result
 
 
@@ -393,6 +406,34 @@ class CoreSender:
     async def unschedule(self, node: str, name: str) -> bool:
         """Delete a schedule; False if there is none. Raises StanzaqError."""
         return await self._remove(f"delete {name}", RemoveSchedule(node, OWNER, name))
+
+    async def affiliations(self, node: str) -> dict[str, str]:
+        """Return the affiliations with a node. Raises StanzaqError."""
+        what = f"list the affiliations with {node}"
+        found = await ask(self._transport.core, what, Describe(node, OWNER, as_owner=True))
+        assert isinstance(found, Described)
+        return {jid: each.value for jid, each in found.record.affiliations.items()}
+
+    async def affiliate(self, node: str, changes: Mapping[str, str]) -> None:
+        """Change affiliations, all of them or none. Raises StanzaqError."""
+        what = f"change any affiliation with {node}"
+        if unknown := set(changes.values()) - set(values(Affiliation)):
+            # The doors check it.
+            raise _fault(what, "bad-request", f"{unknown.pop()!r} is none of {', '.join(values(Affiliation))}")
+        told = {bare_jid(prepare_jid(jid)): each for jid, each in changes.items()}
+        await ask(self._transport.core, what, Affiliate(node, OWNER, told))
+
+    async def requests(self, node: str) -> list[str]:
+        """Return who waits for an approval. Raises StanzaqError."""
+        found = await ask(self._transport.core, f"list the requests at {node}", ListRequests(node, OWNER))
+        assert isinstance(found, SubscriptionList)
+        return [each.jid for each in found.subscriptions]
+
+    async def decide(self, node: str, jid: str, *, allow: bool) -> None:
+        """Approve or refuse the requests of an account. Raises StanzaqError."""
+        await ask(
+            self._transport.core, f"decide the request of {jid}", Approve(node, OWNER, prepare_jid(jid), "", allow)
+        )
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

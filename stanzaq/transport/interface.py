@@ -324,6 +324,18 @@ class Sender(Protocol):
     async def configure(self, node: str, options: Mapping[str, str]) -> None:
         """Change options of a node. Raises StanzaqError if the service refuses."""
 
+    async def affiliations(self, node: str) -> dict[str, str]:
+        """Return the affiliations with a node, by bare JID or domain. Raises StanzaqError if the service refuses."""
+
+    async def affiliate(self, node: str, changes: Mapping[str, str]) -> None:
+        """Change affiliations, all of them or none. Raises StanzaqError if the service refuses."""
+
+    async def requests(self, node: str) -> list[str]:
+        """Return who waits for an approval. Raises StanzaqError if the service refuses."""
+
+    async def decide(self, node: str, jid: str, *, allow: bool) -> None:
+        """Approve or refuse the requests of an account. Raises StanzaqError if the service refuses."""
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item exactly once, also over restarts of this process if each step is saved. Raises StanzaqError."""
 

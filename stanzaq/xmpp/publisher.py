@@ -152,6 +152,24 @@ class XmppSender:
         """Change options of a node. Raises StanzaqError if the service refuses."""
         await self._connection.ask(f"change {node}", "set", stanzas.configure(node, options))
 
+    async def affiliations(self, node: str) -> dict[str, str]:
+        """Return the affiliations with a node, by bare JID or domain. Raises StanzaqError if the service refuses."""
+        what = f"list the affiliations with {node}"
+        return stanzas.read_affiliations(await self._connection.ask(what, "get", stanzas.affiliations(node)))
+
+    async def affiliate(self, node: str, changes: Mapping[str, str]) -> None:
+        """Change affiliations, all of them or none. Raises StanzaqError if the service refuses."""
+        await self._connection.ask(f"change any affiliation with {node}", "set", stanzas.affiliations(node, changes))
+
+    async def requests(self, node: str) -> list[str]:
+        """Return who waits for an approval. Raises StanzaqError if the service refuses."""
+        what = f"list the requests at {node}"
+        return stanzas.read_waiting(await self._connection.ask(what, "get", stanzas.waiting(node)))
+
+    async def decide(self, node: str, jid: str, *, allow: bool) -> None:
+        """Approve or refuse the requests of an account. Raises StanzaqError if the service refuses."""
+        await self._connection.ask(f"decide the request of {jid}", "set", stanzas.decide(node, jid, allow=allow))
+
     async def publish_once(self, outgoing: Outgoing, save: Save) -> None:
         """Send an item as assured (`urn:xmpp:qos`); raises StanzaqError if it is refused, or cannot be told from a second one."""
         what = f"publish to {outgoing.node}"

@@ -303,6 +303,34 @@ def read_next_page(iq: Element) -> str:
     return iq.findtext(f".//{{{RSM}}}last") or ""
 
 
+def affiliations(node: str, changes: Mapping[str, str] | None = None) -> str:
+    """List affiliations, or change them."""
+    rows = (changes or {}).items()
+    inside = "".join(f"<affiliation jid={quoteattr(jid)} affiliation={quoteattr(each)}/>" for jid, each in rows)
+    return f"<pubsub xmlns='{OWNER}'><affiliations node={quoteattr(node)}>{inside}</affiliations></pubsub>"
+
+
+def read_affiliations(iq: Element) -> dict[str, str]:
+    """Read the affiliations in a result."""
+    return {each.get("jid", ""): each.get("affiliation", "") for each in iq.iter(f"{{{OWNER}}}affiliation")}
+
+
+def waiting(node: str) -> str:
+    """List who waits for an approval."""
+    return f"<requests xmlns='{STANZAQ}' node={quoteattr(node)}/>"
+
+
+def read_waiting(iq: Element) -> list[str]:
+    """Read who waits."""
+    return [each.get("jid", "") for each in iq.iter(f"{{{STANZAQ}}}request")]
+
+
+def decide(node: str, jid: str, *, allow: bool) -> str:
+    """Approve or refuse the requests of an account."""
+    said = "true" if allow else "false"
+    return f"<decide xmlns='{STANZAQ}' node={quoteattr(node)} jid={quoteattr(jid)} allow='{said}'/>"
+
+
 def item(name: str | None, content: Content, headers: Mapping[str, str], hints: Hints) -> str:
     """Write an item, alone or of a batch, or without a name: its namespace is that of the element around it."""
     traced, headers = traceparent.split(headers)

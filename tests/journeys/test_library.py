@@ -601,6 +601,46 @@ async def test_schedules(user: Account) -> None:
                 await publisher.schedule(node, "wrong", 1, **wrong)
 
 
+async def test_rights(user: Account, join: Join) -> None:
+    """P26, P27: an owner changes affiliations of accounts and domains, all or none, and decides who may subscribe."""
+    node, (worker, other, late) = f"mine-{secrets.token_hex(4)}", [await join() for _ in range(3)]
+    strangers = worker.bare.partition("@")[2]
+    async with Publisher(**user) as publisher:
+        await publisher.declare(Queue(node, access_model="authorize"))
+        ((me, owns),) = (await publisher.affiliations(node)).items()
+        assert owns == "owner" and await publisher.requests(node) == []
+        assert (await worker.subscribe(node)).error == (await other.subscribe(node)).error == ""
+        assert await publisher.requests(node) == [worker.jid, other.jid]
+        await publisher.decide(node, worker.jid, allow=True)
+        await publisher.decide(node, other.bare, allow=False)
+        await publisher.decide(node, "nobody@example.org", allow=True)
+        assert await publisher.requests(node) == []
+        now = {me: "owner", worker.bare: "member", "bot@example.org": "publish-only", strangers: "outcast"}
+        await publisher.affiliate(node, {"bot@example.org/x": "publish-only", strangers: "outcast"})
+        assert await publisher.affiliations(node) == now
+        assert (await late.subscribe(node)).error == "auth forbidden"
+        # The account's own affiliation overrides that of its domain.
+        assert (await worker.publish(node)).error == "auth forbidden" and await worker.browse(node) == []
+        for wrong, why in (
+            ({"bot@example.org": "member", "a@b@c": "member"}, "a@b@c' is not a JID|a@b@c is not a JID"),
+            ({"bot@example.org": "member", me: "none"}, "not-acceptable .*owner"),
+            ({"bot@example.org": "member", "juliet@example.org": "boss"}, "bad-request .*publish-only"),
+        ):
+            with pytest.raises(StanzaqError, match=f"^cannot change any affiliation with {node}: .*({why})"):
+                await publisher.affiliate(node, wrong)
+        assert await publisher.affiliations(node) == now
+        with pytest.raises(StanzaqError, match="item-not-found"):
+            await publisher.decide("nowhere", worker.jid, allow=True)
+
+        def from_a_thread() -> None:
+            with sync.Publisher(**user) as blocking:
+                blocking.affiliate(node, {strangers: "none"})
+                assert strangers not in blocking.affiliations(node) and blocking.requests(node) == []
+                blocking.decide(node, late.jid, allow=False)
+
+        await asyncio.to_thread(from_a_thread)
+
+
 async def test_a_cancelled_item(user: Account, join: Join) -> None:
     """A publisher cancels an item that a worker has: its handler is cancelled, and nobody gets the item again."""
     seen, owner = Seen(), await join()

@@ -1,18 +1,19 @@
-"""Approvals of subscriptions: the form for owners, and their answers (XEP-0060 §8.6).
+"""Approvals of subscriptions: the form for owners and their answers (XEP-0060 §8.6), and the same as requests of a program.
 
 Must not know what follows from an answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Approve
+from broker.model.commands import Approve, ListRequests
 from broker.model.names import Jid
 from broker.model.nodes.subscriptions import Subscription
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes
+from frontends.xmpp.stanzas import Iq, Question, expect
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escape
 
@@ -51,9 +52,7 @@ def parse_answer(message: Element, sender: Jid) -> Approve | None:
     fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_AUTHORIZATION)
     if fields is None:
         return None
-    jid = attributes.normalize_jid(_read_one(fields, SUBSCRIBER))
-    if not jid:
-        raise MalformedRequest(Problem.JID_REQUIRED, f"{SUBSCRIBER} must be the subscriber's JID")
+    jid = _read_jid(_read_one(fields, SUBSCRIBER), SUBSCRIBER)
     allow = _ANSWERS.get(_read_one(fields, ALLOW))
     if allow is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{ALLOW} must be true or false")
@@ -61,9 +60,37 @@ def parse_answer(message: Element, sender: Jid) -> Approve | None:
     return Approve(node(fields), sender, jid, subid, allow)
 
 
+def list_requests(iq: Iq, asked: Element) -> Question:
+    """Translate `<requests/>`, which lists who waits."""
+    expect(iq, "get")
+    return Question(iq, ListRequests(attributes.node(asked), iq.sender))
+
+
+def decide(iq: Iq, asked: Element) -> Question:
+    """Translate `<decide/>`, which does what the form does."""
+    expect(iq, "set")
+    allow = _ANSWERS.get(asked.get("allow", ""))
+    if allow is None:
+        raise MalformedRequest(Problem.BAD_REQUEST, "allow must be true or false")
+    return Question(iq, Approve(attributes.node(asked), iq.sender, _read_jid(asked.get("jid", ""), "jid"), "", allow))
+
+
+def write_requests(node: str, waiting: Iterable[Subscription]) -> bytes:
+    """Write who waits."""
+    inside = "".join(f"<request jid='{escape(each.jid)}'/>" for each in waiting)
+    return f"<requests xmlns='{ns.STANZAQ}' node='{escape(node)}'>{inside}</requests>".encode()
+
+
 def node(fields: Mapping[str, tuple[str, ...]]) -> str:
     """Read the node in a form; raises MalformedRequest."""
     return attributes.node_name(_read_one(fields, NODE))
+
+
+def _read_jid(text: str, where: str) -> Jid:
+    jid = attributes.normalize_jid(text)
+    if not jid:
+        raise MalformedRequest(Problem.JID_REQUIRED, f"{where} must be the subscriber's JID")
+    return jid
 
 
 def _read_one(fields: Mapping[str, tuple[str, ...]], name: str) -> str:
