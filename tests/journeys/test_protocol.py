@@ -286,6 +286,7 @@ PREPARED: Final[dict[str, Callable[[Play], None]]] = {
     "st1": _log,
     "sq:r:0:1795232955102-0:readings@8e71964d/0": _reading,
     "5f0c-7": _asked,
+    "g3": _waiting,
     "i4": _waiting,
     "h1": lambda play: play.node("jobs/dead"),
     "p2": lambda play: play.node(pubsub__access_model="whitelist"),

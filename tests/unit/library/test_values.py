@@ -190,6 +190,8 @@ SIGNATURES = {
     Worker.serve: "(self)",
     Worker.stop: "(self)",
     Publisher.declare: "(self, queue, *, create='if-missing')",
+    Publisher.affiliate: "(self, node, changes)",
+    Publisher.decide: "(self, node, jid, *, allow)",
     Publisher: f"(url, *, {ACCOUNT}, outbox=None, codec=None)",
     sync.Publisher: f"(url, *, {ACCOUNT}, outbox=None, codec=None)",
     Retry: "(attempts=None, *, delay='1s', backoff=2.0, limit='10m', jitter=True)",

@@ -12,6 +12,7 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages.notifications import Events
 from frontends.xmpp.pubsub import approvals
+from frontends.xmpp.stanzas import Iq
 
 _OWNER = Jid("o@x/1")
 _ASKED = Subscription("a<b", Jid("w@x/my 'desk'"), "7", State.PENDING)
@@ -87,6 +88,22 @@ def test_half_answers(fields: dict[str, str], problem: Problem) -> None:
 def test_other_messages(inside: str) -> None:
     """Messages without such a form are nobody's answer."""
     assert approvals.parse_answer(ET.fromstring(f"<message>{inside}</message>"), _OWNER) is None
+
+
+def _decided(attributes: str) -> object:
+    asked = ET.fromstring(f"<decide xmlns='{ns.STANZAQ}' {attributes}/>")
+    return approvals.decide(Iq("1", "set", _OWNER, "q.x", asked), asked).command
+
+
+def test_a_program_decides() -> None:
+    """P27: a program decides as a form does, and what its request lacks is named."""
+    assert _decided("node='jobs' jid='W@x/A' allow='1'") == Approve("jobs", _OWNER, Jid("w@x/A"), "", allow=True)
+    wrong = {"node='jobs' jid='w@x'": Problem.BAD_REQUEST, "node='jobs' allow='0'": Problem.JID_REQUIRED}
+    for attributes, problem in {**wrong, "jid='w@x' allow='0'": Problem.NODE_REQUIRED}.items():
+        with pytest.raises(MalformedRequest) as caught:
+            _decided(attributes)
+        assert caught.value.problem is problem and caught.value.detail
+    assert approvals.write_requests("a<b", (_ASKED,)).count(b"my &#x27;desk&#x27;") == 1
 
 
 @pytest.mark.parametrize("state", list(State))
