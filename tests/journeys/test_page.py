@@ -126,6 +126,9 @@ async def test_page(service: Service, join: Join, account: tuple[str, str]) -> N
                 for node in (HOSTILE, f"{HOSTILE}/dead"):
                     await owner.owner(f"<delete node={quoteattr(node)}/>")
                 await asyncio.to_thread(_pictures, browser)
+                assert (await owner.create("letters", {"pubsub#access_model": "authorize"})).error == ""
+                assert (await worker.subscribe("letters")).error == (await flower.subscribe("letters")).error == ""
+                await asyncio.to_thread(_rights, browser, owner.bare, worker.jid, flower.jid)
                 await asyncio.to_thread(_changes_user, browser, admin.bare)
                 await asyncio.to_thread(_quotas, browser, owner.bare)
             await asyncio.to_thread(_loses_the_service, browser)
@@ -261,6 +264,44 @@ def _pictures(browser: Browser) -> None:
         browser.shades(scheme)
         assert browser.barriers() == [], scheme
         browser.picture(f"ui-{scheme}")
+
+
+def _rights(browser: Browser, owner: str, one: str, other: str) -> None:
+    """Decide who asks to subscribe, and give, change and take affiliations; a refusal says what is wrong, and changes nothing."""
+
+    def row(jid: str) -> str:
+        return f'tr[data-key="{jid}"]'
+
+    browser.driver.execute_script("location.hash = '#/queue/letters/access'")
+    browser.says("Approve", row(one))
+    judge(browser, "requests")
+    browser.click(f"{row(one)} td.do button")
+    browser.says(f"{one} is approved", "#said")
+    browser.says("the account member", row(one.partition("/")[0]))
+    browser.click(f"{row(other)} td.do button:last-child")
+    browser.says(f"{other} is denied", "#said")
+    browser.says("Nobody waits for approval")
+    browser.click(".add")
+    browser.fill("dialog [name=jid]", "a@b@c")
+    browser.click("dialog [type=submit]")
+    browser.says("is not a JID", "dialog [role=alert]")
+    browser.fill("dialog [name=jid]", "example.net")
+    browser.click("dialog option:last-child")
+    browser.click("dialog [type=submit]")
+    browser.says("The affiliation of example.net is outcast", "#said")
+    browser.says("accounts of the domain outcast", row("example.net"))
+    browser.click(f"{row('example.net')} td.do button")
+    browser.click("dialog option:nth-child(2)")
+    browser.click("dialog [type=submit]")
+    browser.says("accounts of the domain publisher", row("example.net"))
+    browser.click(f"{row('example.net')} td.do button:last-child")
+    browser.click("dialog [type=submit]")
+    browser.says("The affiliation of example.net is removed", "#said")
+    browser.until(lambda: not browser.text(row("example.net")), "it is not listed")
+    browser.click(f"{row(owner)} td.do button:last-child")
+    browser.click("dialog [type=submit]")
+    browser.says("a node keeps at least one owner", "dialog [role=alert]")
+    browser.click("dialog .close")
 
 
 def _changes_user(browser: Browser, jid: str) -> None:

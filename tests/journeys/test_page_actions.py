@@ -366,6 +366,7 @@ def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: s
     sign_in(browser, frontend, BOB)
     for part, words in (
         ("settings", "Only the queue's owners"),
+        ("access", "Only the queue's owners and"),
         ("hour", "admits only accounts on its list"),
         ("items", "owners"),
     ):

@@ -1,5 +1,6 @@
 // One queue, log or collection: its counts, its rates, its actions, and its parts.
 
+import {accessPart} from "./access.js";
 import {ask, path} from "./api.js";
 import {confirmFirst, publishItem} from "./dialogs.js";
 import {age, badge, bytes, counted, figures, fromTemplate, make, number, rate, write} from "./dom.js";
@@ -14,13 +15,16 @@ import {settingsPart} from "./settings.js";
 const PARTS = {
   queue: {
     items: ["Items", itemsPart], dead: ["Dead letters", deadPart], ends: ["Finished", endsPart], subscribers: ["Subscribers", subscribersPart],
-    schedules: ["Schedules", schedulesPart], hour: ["History", hourPart], settings: ["Settings", settingsPart],
+    schedules: ["Schedules", schedulesPart], hour: ["History", hourPart], access: ["Access", accessPart], settings: ["Settings", settingsPart],
   },
   log: {
     items: ["Entries", entriesPart], subscribers: ["Readers", subscribersPart], schedules: ["Schedules", schedulesPart],
-    hour: ["History", hourPart], settings: ["Settings", settingsPart],
+    hour: ["History", hourPart], access: ["Access", accessPart], settings: ["Settings", settingsPart],
   },
-  collection: {children: ["Contains", childrenPart], subscribers: ["Subscribers", subscribersPart], settings: ["Settings", settingsPart]},
+  collection: {
+    children: ["Contains", childrenPart], subscribers: ["Subscribers", subscribersPart],
+    access: ["Access", accessPart], settings: ["Settings", settingsPart],
+  },
 };
 
 export function queueView(name, section, {queues, say, renew, go}) {

@@ -570,7 +570,7 @@ async def test_rights() -> None:
         ((owner, _),) = (await broker.affiliations("jobs")).items()
         await broker.affiliate("jobs", {"Juliet@example.org/x": "member", "example.net": "outcast"})
         for wrong in ({"bot@x": "member", owner: "none"}, {"bot@x": "boss"}, {"bot@x": "member", "a@b@c": "member"}):
-            with pytest.raises(StanzaqError, match="^cannot change any affiliation with jobs"):
+            with pytest.raises(StanzaqError, match="cannot change any affiliation with jobs"):
                 await broker.affiliate("jobs", wrong)
         now = {owner: "owner", "juliet@example.org": "member", "example.net": "outcast"}
         assert await broker.affiliations("jobs") == now

@@ -103,7 +103,8 @@ def test_a_program_decides() -> None:
         with pytest.raises(MalformedRequest) as caught:
             _decided(attributes)
         assert caught.value.problem is problem and caught.value.detail
-    assert approvals.write_requests("a<b", (_ASKED,)).count(b"my &#x27;desk&#x27;") == 1
+    listed = ET.fromstring(approvals.write_requests("a<b", (_ASKED,)))
+    assert (listed.get("node"), [each.attrib for each in listed]) == ("a<b", [{"jid": _ASKED.jid}])
 
 
 @pytest.mark.parametrize("state", list(State))
