@@ -131,7 +131,7 @@ def keep_proton(wheels: Path, out: Path) -> None:
     """Keep the wheel of proton, which its own index lacks, for this platform, with the libraries that it is linked with."""
     (built,) = wheels.glob("python_qpid_proton-*.whl")
     tools = f"{TOOLS}{os.pathsep}{os.environ['PATH']}"
-    run(TOOLS / "auditwheel", "--quiet", "repair", "--wheel-dir", out, built, PATH=tools)
+    run(TOOLS / "auditwheel", "repair", "--wheel-dir", out, built, PATH=tools)
 
 
 def install(ours: list[Path], name: str, work: Path) -> Path:

@@ -159,6 +159,27 @@ def test_wheels_are_their_records(built: Path) -> None:
     assert (ROOT / "LICENSE").read_bytes() == (ROOT / "server" / "LICENSE").read_bytes()
 
 
+def test_the_wheel_of_proton(tmp_path: Path) -> None:
+    """The wheel of proton, made of what is installed here, is for many Linuxes and has the libraries that it is linked with."""
+    borrowed = importlib.metadata.distribution("python-qpid-proton")
+    for folder in ("wheels", "out"):
+        (tmp_path / folder).mkdir()
+    (tag,) = re.findall(r"(?m)^Tag: (.+)$", borrowed.read_text("WHEEL") or "")
+    built = tmp_path / "wheels" / f"python_qpid_proton-{borrowed.version}-{tag}.whl"
+    with zipfile.ZipFile(built, "w") as wheel:
+        for file in borrowed.files or ():
+            text = file.read_binary()
+            if file.name == "RECORD":
+                # It also has what was compiled after the installation.
+                text = b"".join(line for line in text.splitlines(keepends=True) if b"__pycache__" not in line)
+            if "__pycache__" not in file.parts:
+                wheel.writestr(str(file), text)
+    release.keep_proton(tmp_path / "wheels", tmp_path / "out")
+    (kept,) = (tmp_path / "out").iterdir()
+    assert "-manylinux_" in kept.name
+    assert any(".libs/libssl" in name for name in zipfile.ZipFile(kept).namelist())
+
+
 def test_archives_are_equal(tmp_path: Path) -> None:
     """An archive has neither this machine's times nor owners, whatever the order of its files."""
     release.packed({"b": b"2", "a": b"1"}, tmp_path / "one.tgz", _EPOCH)
