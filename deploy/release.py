@@ -28,6 +28,8 @@ TOOLS: Final = ROOT / ".venv" / "release" / "bin"
 SIGNER: Final = "release@stanzaq"
 """The name under which SECURITY.md tells how to check a signature."""
 
+PROTON: Final = "python_qpid_proton"
+
 _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 _PACKAGES: Final = re.compile(r"opt/stanzaq/lib/python[\d.]+/site-packages/")
 
@@ -127,18 +129,20 @@ def build_site(source: Path, target: Path, epoch: int) -> None:
         packed(files, target, epoch)
 
 
-def keep_proton(wheels: Path, out: Path) -> None:
+def keep_proton(wheels: Path, out: Path, epoch: int) -> None:
     """Keep the wheel of proton, which its own index lacks, for this platform, with the libraries that it is linked with."""
-    (built,) = wheels.glob("python_qpid_proton-*.whl")
+    (built,) = wheels.glob(f"{PROTON}-*.whl")
     tools = f"{TOOLS}{os.pathsep}{os.environ['PATH']}"
-    run(TOOLS / "auditwheel", "repair", "--wheel-dir", out, built, PATH=tools)
+    run(TOOLS / "auditwheel", "repair", "--wheel-dir", out, built, PATH=tools, SOURCE_DATE_EPOCH=str(epoch))
 
 
-def install(ours: list[Path], name: str, work: Path) -> Path:
+def install(ours: list[Path], name: str, work: Path, epoch: int) -> Path:
     """Install our wheels and the packages of a lock in a fresh environment; return its `site-packages`."""
     wheels, environment = work / "wheels", work / "environment"
     locked = ROOT / "deploy" / "locked" / f"{name}.txt"
-    run(TOOLS / "pip", "wheel", "--quiet", "--no-build-isolation", "--require-hashes", "-r", locked, "-w", wheels)
+    command = ["wheel", "--quiet", "--no-build-isolation", "--require-hashes", "-r", locked, "-w", wheels]
+    # What is compiled names no directory of the day, and is not from an earlier day; deploy/Dockerfile has the same.
+    run(TOOLS / "pip", *command, SOURCE_DATE_EPOCH=str(epoch), CFLAGS="-g0", PIP_NO_CACHE_DIR="1")
     run(TOOLS / "python", "-m", "venv", "--without-pip", environment)
     into = ["--python", str(environment / "bin/python"), "install", "--quiet", "--no-index", "--no-deps"]
     run(TOOLS / "pip", *into, *sorted(wheels.iterdir()), *ours)
@@ -283,10 +287,10 @@ def build(base: str | None, key: Path) -> Path:
         build_chart(source, out, epoch)
         build_site(source, out / f"stanzaq-{number}-site.tgz", epoch)
         sbom = out / f"stanzaq-{number}-sbom.json"
-        packages = install(wheels, "frontend", work)
+        packages = install(wheels, "frontend", work, epoch)
         describe(packages, sbom, epoch)
         check_environment(packages, sbom, number)
-        keep_proton(work / "wheels", out)
+        keep_proton(work / "wheels", out, epoch)
         if base is not None:
             archive = out / f"stanzaq-{number}-image.tar"
             build_image(source, archive, epoch, base)
@@ -312,7 +316,10 @@ def main(arguments: list[str]) -> None:
         ".json": "beside the image: cosign attest --type cyclonedx --predicate FILE IMAGE",
     }
     for path in sorted(out.iterdir()):
-        print(f"{path.relative_to(ROOT)}\t{places.get(path.suffix, 'beside all of them')}")  # noqa: T201
+        place = places.get(path.suffix, "beside all of them")
+        if path.name.startswith(PROTON):
+            place = "an index of your own, for pip install --extra-index-url"
+        print(f"{path.relative_to(ROOT)}\t{place}")  # noqa: T201
 
 
 if __name__ == "__main__":

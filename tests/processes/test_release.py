@@ -58,6 +58,39 @@ def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
     assert len(first) == 4 and first == again
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_release(tmp_path: Path) -> None:
+    """Issue 56: a release of what is committed is signed, equal to the byte the next time, and can be installed and run."""
+    place, key = tmp_path / "clone", tmp_path / "key"
+    subprocess.run(["git", "clone", "--quiet", ROOT, place], check=True, timeout=60)
+    subprocess.run(["git", "tag", f"v{VERSION}"], cwd=place, check=True, timeout=60)
+    (place / ".venv").symlink_to((ROOT / ".venv").resolve())
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key], check=True, timeout=60)
+    command = [place / ".venv/release/bin/python", "-m", "deploy.release", "--without-image", "--key", key]
+    out, sums = place / "dist" / VERSION, list[str]()
+    (tmp_path / "signers").write_text(f"{release.SIGNER} {key.with_suffix('.pub').read_text()}")
+    (check,) = re.findall(r"(?m)^ssh-keygen -Y verify .*$", (ROOT / "SECURITY.md").read_text())
+    for _ in range(2):
+        subprocess.run(command, cwd=place, env={**os.environ, "PYTHONPATH": str(place)}, check=True, timeout=400)
+        shutil.copy(tmp_path / "signers", out)
+        subprocess.run(
+            ["sh", "-c", f"{check} && sha256sum --check --quiet SHA256SUMS"], cwd=out, check=True, timeout=60
+        )
+        sums.append((out / "SHA256SUMS").read_text())
+    assert sums[0] == sums[1] and len(sums[0].splitlines()) == 8
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", home], check=True, timeout=60)
+    wheels = ["--find-links", out, f"stanzaq=={VERSION}", f"stanzaq-server[rest,amqp]=={VERSION}"]
+    subprocess.run([home / "bin/pip", "install", "--quiet", *wheels], cwd=tmp_path, check=True, timeout=300)
+    settings = {"XMPP_DOMAIN": "q.example.org", "XMPP_SECRET": "s"}
+    settings |= {"HTTP_ANONYMOUS": "a@example.org", "AMQP_ANONYMOUS": "a@example.org"}
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own |= {f"STANZAQ_{name}": value for name, value in settings.items()}
+    for words in (["--help"], *(["serve", door, "--check"] for door in ("xmpp", "rest", "amqp"))):
+        subprocess.run([home / "bin/stanzaq", *words], cwd=tmp_path, env=own, check=True, timeout=60)
+
+
 @pytest.fixture(scope="module")
 def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheels with what the image has besides, from copies of what is installed here; return `site-packages`."""
@@ -174,7 +207,7 @@ def test_the_wheel_of_proton(tmp_path: Path) -> None:
                 text = b"".join(line for line in text.splitlines(keepends=True) if b"__pycache__" not in line)
             if "__pycache__" not in file.parts:
                 wheel.writestr(str(file), text)
-    release.keep_proton(tmp_path / "wheels", tmp_path / "out")
+    release.keep_proton(tmp_path / "wheels", tmp_path / "out", _EPOCH)
     (kept,) = (tmp_path / "out").iterdir()
     assert "-manylinux_" in kept.name
     assert any(".libs/libssl" in name for name in zipfile.ZipFile(kept).namelist())
