@@ -140,8 +140,9 @@ def install(ours: list[Path], name: str, work: Path, epoch: int) -> Path:
     """Install our wheels and the packages of a lock in a fresh environment; return its `site-packages`."""
     wheels, environment = work / "wheels", work / "environment"
     locked = ROOT / "deploy" / "locked" / f"{name}.txt"
-    command = ["wheel", "--quiet", "--no-build-isolation", "--require-hashes", "-r", locked, "-w", wheels]
+    command: list[str | Path] = ["wheel", "--quiet", "--no-build-isolation", "--require-hashes"]
     # What is compiled names no directory of the day, and is not from an earlier day; deploy/Dockerfile has the same.
+    command += ["-r", locked, "-w", wheels]
     run(TOOLS / "pip", *command, SOURCE_DATE_EPOCH=str(epoch), CFLAGS="-g0", PIP_NO_CACHE_DIR="1")
     run(TOOLS / "python", "-m", "venv", "--without-pip", environment)
     into = ["--python", str(environment / "bin/python"), "install", "--quiet", "--no-index", "--no-deps"]

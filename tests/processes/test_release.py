@@ -67,12 +67,14 @@ def test_a_release(tmp_path: Path) -> None:
     subprocess.run(["git", "tag", f"v{VERSION}"], cwd=place, check=True, timeout=60)
     (place / ".venv").symlink_to((ROOT / ".venv").resolve())
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key], check=True, timeout=60)
-    command = [place / ".venv/release/bin/python", "-m", "deploy.release", "--without-image", "--key", key]
+    command: list[str | Path] = [place / ".venv/release/bin/python", "-m", "deploy.release", "--without-image"]
     out, sums = place / "dist" / VERSION, list[str]()
     (tmp_path / "signers").write_text(f"{release.SIGNER} {key.with_suffix('.pub').read_text()}")
     (check,) = re.findall(r"(?m)^ssh-keygen -Y verify .*$", (ROOT / "SECURITY.md").read_text())
     for _ in range(2):
-        subprocess.run(command, cwd=place, env={**os.environ, "PYTHONPATH": str(place)}, check=True, timeout=400)
+        subprocess.run(
+            [*command, "--key", key], cwd=place, env={**os.environ, "PYTHONPATH": str(place)}, check=True, timeout=400
+        )
         shutil.copy(tmp_path / "signers", out)
         subprocess.run(
             ["sh", "-c", f"{check} && sha256sum --check --quiet SHA256SUMS"], cwd=out, check=True, timeout=60
@@ -81,7 +83,7 @@ def test_a_release(tmp_path: Path) -> None:
     assert sums[0] == sums[1] and len(sums[0].splitlines()) == 8
     home = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", home], check=True, timeout=60)
-    wheels = ["--find-links", out, f"stanzaq=={VERSION}", f"stanzaq-server[rest,amqp]=={VERSION}"]
+    wheels: list[str | Path] = ["--find-links", out, f"stanzaq=={VERSION}", f"stanzaq-server[rest,amqp]=={VERSION}"]
     subprocess.run([home / "bin/pip", "install", "--quiet", *wheels], cwd=tmp_path, check=True, timeout=300)
     settings = {"XMPP_DOMAIN": "q.example.org", "XMPP_SECRET": "s"}
     settings |= {"HTTP_ANONYMOUS": "a@example.org", "AMQP_ANONYMOUS": "a@example.org"}
