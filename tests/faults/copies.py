@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,18 +16,10 @@ from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.admitting import ADMITTING
+from tests.faults.lives import Held
 
 _FILES: Final = "appendonlydir"
 _POLL_SECONDS: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a copy has of a queue: its items, the tokens of those that are locked, and its dead letters."""
-
-    items: set[str]
-    tokens: dict[str, int]
-    dead: set[str]
 
 
 class Copy:
@@ -39,7 +30,7 @@ class Copy:
         self._server, self._directory = server, directory
         with redis.Redis.from_url(server.url) as client:
             client.config_set("auto-aof-rewrite-percentage", 0)
-            while client.info("persistence")["aof_rewrite_in_progress"]:  # type: ignore[index]
+            while client.info("persistence")["aof_rewrite_in_progress"]:
                 time.sleep(_POLL_SECONDS)
             shutil.copytree(server.directory / _FILES, directory / _FILES)
             client.config_set("auto-aof-rewrite-percentage", 100)

@@ -3,98 +3,23 @@
 import asyncio
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.contract.shell import Shell
-from tests.faults import verdict
 from tests.faults.conftest import Play
-from tests.faults.copies import Copy, Held
+from tests.faults.copies import Copy
 from tests.faults.facts import Fact, What, now_ms
+from tests.faults.lives import Held, Lives
 from tests.faults.player import CREDIT
 from tests.faults.stage import Stage
 from tests.faults.strikes import SHORT
-from tests.faults.verdict import Violation
 
 AGE_SECONDS: Final = 60.0
 AWAY_SECONDS: Final = 2.0
 """So long Redis is away: what was answered before is noted by then."""
-
-_ASKING: Final = {What.ACKNOWLEDGING, What.RELEASING}
-_ENDED: Final = {What.ACKNOWLEDGED, What.RELEASED}
-
-Lock = tuple[str, int]
-"""An item and a token."""
-
-
-class Lives:
-    """The facts of before Redis ended and of after it was back, which begins with what the copy has."""
-
-    def __init__(self, facts: Sequence[Fact], held: Held, ended_ms: int, back_ms: int) -> None:
-        """Part them: locks by Redis's time, all else by when it was noted."""
-        self._facts, self._held, self._back_ms = facts, held, back_ms
-        begun = {lock(fact): fact.expires_ms - SHORT * 1000 for fact in facts if fact.what is What.RECEIVED}
-        self.kept: set[Lock] = set(held.tokens.items())
-        self.former = {each for each, since_ms in begun.items() if since_ms < ended_ms}
-        self.new = begun.keys() - self.former
-        self.answered = {lock(fact) for fact in self.since_back({*_ENDED, What.REFUSED})}
-        self.after = [*self._from_copy(), *filter(self._is_after, facts)]
-
-    def _from_copy(self) -> list[Fact]:
-        return [Fact(What.PUBLISHED, self._back_ms, item=item) for item in self._held.items | self._held.dead]
-
-    def _is_after(self, fact: Fact) -> bool:
-        if not fact.token:
-            return fact.at_ms >= self._back_ms
-        if lock(fact) not in self.kept:
-            return lock(fact) in self.new
-        asked_again = fact.what in _ASKING and lock(fact) in self.answered
-        return fact.what is What.RECEIVED or asked_again or fact.at_ms >= self._back_ms
-
-    def violations(self, left: Sequence[str], dead: Sequence[str]) -> list[Violation]:
-        """Return what is not as the page says."""
-        there = {fact.item for fact in self.after if fact.what is What.PUBLISHED}
-        late = {lock(fact) for fact in self.since_back(_ASKING)} & (self.former - self.kept)
-        most = max(token for _, token in self.former | self.kept)
-        return [
-            *verdict.violations(self.after, SHORT * 1000, CREDIT),
-            *verdict.lost(self.after, left, dead),
-            *(Violation(item, "was gone, and came") for item, _ in self.new if item not in there),
-            *(Violation(item, f"token {token} is not above {most}") for item, token in self.new if token <= most),
-            *(
-                Violation(fact.item, f"a lock of after the copy counted: {fact}")
-                for fact in self.since_back(_ENDED)
-                if lock(fact) in late
-            ),
-        ]
-
-    def met(self) -> dict[str, int]:
-        """Count the items that lines of the page are about."""
-        asked = {lock(fact) for fact in self.since_back(_ASKING)}
-        refused = {lock(fact) for fact in self.since_back({What.REFUSED})}
-        return {
-            "came again": len(self._lost(What.ACKNOWLEDGED) & self._held.items),
-            "gone": len(self._lost(What.PUBLISHED) - self._held.items - self._held.dead),
-            "refused": len(asked & refused & (self.former - self.kept)),
-            "published afterwards": len(self.since_back({What.PUBLISHED})),
-        }
-
-    def _lost(self, what: What) -> set[str]:
-        """Return the items of which Redis has lost this."""
-        (loss,) = (fact for fact in self._facts if fact.what is What.FORGOTTEN)
-        return {fact.item for fact in self._facts if fact.what is what and loss.at_ms <= fact.at_ms < self._back_ms}
-
-    def since_back(self, kinds: set[What]) -> list[Fact]:
-        """Return the facts of these kinds that were noted after Redis was back."""
-        return [fact for fact in self._facts if fact.what in kinds and fact.at_ms >= self._back_ms]
-
-
-def lock(fact: Fact) -> Lock:
-    """Return the lock that a fact is about."""
-    return fact.item, fact.token
 
 
 def stop_frontends(stage: Stage) -> None:
@@ -141,7 +66,75 @@ def test_a_copy_is_put_back(play: Play, tmp_path: Path, *, stopped: bool) -> Non
         stage.recover()
         stage.settle()
         stage.evidence.refresh()
-        lives = Lives(stage.evidence.facts, held, ended_ms, back_ms)
-        found = lives.violations(*asyncio.run(stage._left()))
+        lives = Lives(stage.evidence.facts, held, ended_ms, back_ms, SHORT * 1000)
+        found = lives.violations(*asyncio.run(stage._left()), CREDIT)
         assert not found, stage._story({each.about for each in found}) + "\n".join(map(str, found))
         assert all(lives.met().values()), lives.met()
+
+
+ENDED_MS, BACK_MS, LOCK_MS = 20_000, 30_000, SHORT * 1000
+HELD = Held({"waits", "held"}, {"held": 10_000}, {"dead"})
+A, B = "a@x/1", "b@x/1"
+
+
+def received(item: str, token: int, who: str = A, *, attempt: int = 1) -> Fact:
+    """Return a delivery; its token tells when it was made."""
+    return Fact(What.RECEIVED, token + 5, who, item, token, attempt, token + LOCK_MS)
+
+
+def said(what: What, item: str, token: int, at: int) -> Fact:
+    """Return what a worker asked for, or was told."""
+    return Fact(what, at, A, item, token)
+
+
+def done(item: str, token: int, at: int) -> list[Fact]:
+    """Return an acknowledgement."""
+    return [said(What.ACKNOWLEDGING, item, token, at), said(What.ACKNOWLEDGED, item, token, at + 1)]
+
+
+BEFORE = [
+    received("held", 10_000),
+    *done("held", 10_000, 12_000),
+    received("waits", 13_000),
+    *done("waits", 13_000, 13_500),
+    Fact(What.PUBLISHED, 14_000, item="gone"),
+    received("gone", 19_000),
+]
+AFTER = [
+    received("waits", 31_000),
+    *done("waits", 31_000, 31_500),
+    received("held", 32_000, attempt=2),
+    *done("held", 32_000, 32_500),
+    said(What.ACKNOWLEDGING, "gone", 19_000, 33_000),
+    said(What.REFUSED, "gone", 19_000, 33_001),
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ([], []),
+        ([Fact(What.PUBLISHED, 34_000, item="gone"), received("gone", 35_000), *done("gone", 35_000, 35_500)], []),
+        ([received("gone", 35_000)], ["was gone, and came"]),
+        ([Fact(What.PUBLISHED, 34_000, item="new")], ["lost"]),
+        ([said(What.ACKNOWLEDGED, "gone", 19_000, 33_002)], ["a lock of after the copy counted"]),
+        ([received("waits", 36_000, attempt=2)], ["came back after its end"]),
+        ([received("held", 31_000, B, attempt=2)], ["two held it at one time"]),
+    ],
+)
+def test_lives(more: list[Fact], found: list[str]) -> None:
+    """What comes though it was gone, is lost, counts though it was given after the copy, or is held twice is found."""
+    lives = Lives([*BEFORE, *AFTER, *more], HELD, ENDED_MS, BACK_MS, LOCK_MS)
+    assert [each.what.partition(":")[0] for each in lives.violations([], ["dead"], CREDIT)] == found
+
+
+def test_lives_of_what_is_not_there() -> None:
+    """What the copy had and nobody gets is lost; a token below an earlier one is found."""
+    lives = Lives([*BEFORE, received("waits", 31_000)], HELD, ENDED_MS, BACK_MS, LOCK_MS)
+    assert {(each.about, each.what) for each in lives.violations([], ["dead"], CREDIT)} == {
+        ("waits", "lost"),
+        ("held", "lost"),
+    }
+    early = Fact(What.RECEIVED, 31_000, A, "waits", 9_000, 1, 31_000 + LOCK_MS)
+    lives = Lives([*BEFORE, *AFTER[2:], early, *done("waits", 9_000, 31_500)], HELD, ENDED_MS, BACK_MS, LOCK_MS)
+    assert [each.what for each in lives.violations([], ["dead"], CREDIT)] == ["token 9000 is not above 19000"]
