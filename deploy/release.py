@@ -319,7 +319,7 @@ def main(arguments: list[str]) -> None:
     for path in sorted(out.iterdir()):
         place = places.get(path.suffix, "beside all of them")
         if path.name.startswith(PROTON):
-            place = "an index of your own, for pip install --extra-index-url"
+            place = "an index of your own: proton's has no wheel"
         print(f"{path.relative_to(ROOT)}\t{place}")  # noqa: T201
 
 
