@@ -399,7 +399,7 @@ TABLE: Final = (
         "configuration fields that differ from the default",
         "a dozen fields",
     ),
-    Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
+    Key("affiliations", "hash", "node", "bare JID, domain or group -> affiliation", "10,000 entries"),
     Key(
         "pending",
         "hash",
@@ -454,8 +454,15 @@ TABLE: Final = (
         "affiliated",
         "zset",
         "jid",
-        "nodes that have given a bare JID an affiliation; score as of `nodes`",
+        "nodes that have given a bare JID, a domain or a group an affiliation; score as of `nodes`",
         "1,000 entries",
+    ),
+    Key(
+        "token_groups",
+        "hash",
+        "jid",
+        "groups: those of the newest token of an account; until: when it ends, in ms",
+        "two fields, until the token ends",
     ),
     Key(
         "created_nodes",

@@ -74,6 +74,11 @@ class TokenSettings(BaseSettings):
         description="lines of VALUE ROLE, a value of that claim and one of viewer, operator and admin, e.g. queue-team"
         " operator; not set: tokens give no role",
     )
+    jwt_group_claim: str = Field(
+        default="",
+        description="the claim whose values are groups to which nodes may give affiliations, a text or a list, e.g. groups;"
+        " not set: tokens name no groups",
+    )
     page_client: str = Field(
         default="",
         description="the id of the page for people at JWT_ISSUER, where it signs them in as a public client; not set: they"

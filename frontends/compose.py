@@ -322,8 +322,8 @@ class _TokenSource:
     """What verifies the tokens of a door, made again when their settings change."""
 
     def __init__(self, settings: Settings, core: RedisCore) -> None:
-        """Note the roles of verified tokens in the core."""
-        self._note = core.roles.note
+        """Tell the core what verified tokens say."""
+        self._note = core.note_token
         self._made_of: tuple[object, ...] = ()
         self.renew(settings)
 
@@ -343,6 +343,7 @@ class _TokenSource:
             settings.jwt_claim,
             role_claim=settings.jwt_role_claim,
             roles=settings.jwt_roles,
+            group_claim=settings.jwt_group_claim,
             note=self._note,
         )
         return True

@@ -34,6 +34,11 @@ _DOMAIN: Final = re.compile(
 )
 _RESOURCE: Final = re.compile(r"[^\x00-\x1f\x7f]+")
 
+GROUP: Final = "group:"
+"""What the name of a group of tokens begins with where an account or a domain may stand too: no JID has a colon there."""
+
+_GROUP_BYTES: Final = 200
+
 
 UNPRINTABLE: Final = (
     r"\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e\u2000-\u200f\u2028-\u202f"
@@ -45,6 +50,7 @@ UNPRINTABLE: Final = (
 characters are allowed: otherwise frontends with different Unicode versions would disagree."""
 
 _PRINTABLE: Final = re.compile(rf"[^{UNPRINTABLE}\ud800-\udfff]*")
+_GROUP: Final = re.compile(rf"{GROUP}[^\s{UNPRINTABLE}\ud800-\udfff]+")
 
 
 def is_printable(text: str) -> bool:
@@ -166,6 +172,22 @@ def read_account_or_domain(text: str) -> Jid:
         msg = f"{text[:80]!r} is neither a bare JID nor a domain"
         raise ValueError(msg)
     return jid
+
+
+def is_group(text: str) -> bool:
+    """Return whether a text is `group:NAME`, a group that tokens name: 1 to 200 bytes without blanks, compared as they are."""
+    return _GROUP.fullmatch(text) is not None and len(text.encode()) <= len(GROUP) + _GROUP_BYTES
+
+
+def read_affiliate(text: str) -> Jid:
+    """Return whom an affiliation names, typed by a person: a bare JID, a domain or `group:NAME`; raises ValueError."""
+    typed = text.strip()
+    if not typed.startswith(GROUP):
+        return bare_jid(read_jid(text))
+    if not is_group(typed):
+        msg = f"{text[:80]!r} names no group: write group: and its name, 1 to {_GROUP_BYTES} bytes without blanks"
+        raise ValueError(msg)
+    return Jid(typed)
 
 
 @frozen

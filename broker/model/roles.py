@@ -2,7 +2,7 @@
 
 An account has a role by name, by its domain, or by what its newest token says until that ends. Which role a command needs is
 told from outside, by one table. A role is asked about each command, and never about what lasts: subscriptions are for accounts
-with an affiliation.
+with an affiliation. The same token names the groups of the account, which nodes may give affiliations.
 """
 
 import time
@@ -62,10 +62,16 @@ def read_roles(lines: str) -> dict[Jid, Role]:
 
 
 @frozen
-class _Noted:
+class Said:
+    """What a token says of its account: a role, when it was issued and when it ends, in seconds since 1970, and its groups.
+
+    The groups are None where no claim names any.
+    """
+
     role: Role | None
     issued: float
     ends: float
+    groups: tuple[Jid, ...] | None = None
 
 
 class Roles:
@@ -83,24 +89,35 @@ class Roles:
         self.named = named
         self._needed = needed
         self._clock = clock
-        self._noted: dict[Jid, _Noted] = {}
+        self._noted: dict[Jid, Said] = {}
 
-    def note(self, jid: Jid, role: Role | None, issued: float, ends: float) -> None:
-        """Note what a verified token says of an account, in seconds since 1970; an older token changes nothing."""
+    def note(self, jid: Jid, said: Said) -> bool:
+        """Note what a verified token says of an account, and return whether it is news; an older token changes nothing."""
         known = self._noted.get(jid)
-        if known and known.ends > self._clock() and known.issued > issued:
-            return
+        if known == said or (known and known.ends > self._clock() and known.issued > said.issued):
+            return False
         if len(self._noted) >= _NOTED_MOST and jid not in self._noted:
             now = self._clock()
             self._noted = {each: noted for each, noted in self._noted.items() if noted.ends > now}
-        self._noted[jid] = _Noted(role, issued, ends)
+        self._noted[jid] = said
+        return True
+
+    def _said(self, jid: Jid) -> Said | None:
+        """Return what the newest token of an account says, until it ends."""
+        noted = self._noted.get(jid)
+        return noted if noted and noted.ends > self._clock() else None
+
+    def groups_of(self, jid: Jid) -> tuple[Jid, ...]:
+        """Return the groups of a bare JID that has come to this process with a token."""
+        said = self._said(jid)
+        return said.groups or () if said else ()
 
     def of(self, jid: Jid) -> Role | None:
         """Return the role of a bare JID: the highest of those that it has by name, or its domain has, and by its token."""
         if jid in self.admins:
             return Role.ADMIN
-        noted = self._noted.get(jid)
-        by_token = noted.role if noted and noted.ends > self._clock() else None
+        said = self._said(jid)
+        by_token = said.role if said else None
         by_name = self.named.get(jid) or self.named.get(Jid(domain(jid)))
         return max(filter(None, (by_token, by_name)), default=None)
 

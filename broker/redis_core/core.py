@@ -26,7 +26,7 @@ from broker.model.nodes.pull_subscriptions import is_pull_subscription
 from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import AcknowledgedAndReceived, Refused, Result, RetractedBatch, Unaffiliated
-from broker.model.roles import Roles
+from broker.model.roles import Roles, Said
 from broker.redis_core.audit import Audit
 from broker.redis_core.commands.internal import Outcome, PartitionCommand
 from broker.redis_core.handlers import Handlers
@@ -440,6 +440,10 @@ class RedisCore:
     def follow_outbox(self, partition: Partition) -> None:
         """Deliver what is due in the outbox of a partition."""
         self._outbox.follow(partition)
+
+    async def note_token(self, jid: Jid, said: Said) -> None:
+        """Note what a verified token says, before a command of its account is given."""
+        await self._store.note_token(jid, said)
 
     # Used within the core.
 

@@ -21,7 +21,7 @@ from broker.model.commands import (
     Stats,
 )
 from broker.model.core import Core
-from broker.model.names import Jid, bare_jid
+from broker.model.names import Jid, bare_jid, read_affiliate
 from broker.model.nodes.nodes import Affiliation
 from broker.model.nodes.options import NodeState
 from broker.model.problems import Problem
@@ -171,16 +171,17 @@ def _owner(owner: str, config: Path | None) -> Jid:
 
 def _admitted(members: list[str] | None, publishers: list[str] | None) -> dict[Jid, str]:
     """Return the affiliations that options of the command line name."""
-    changes = {bare_jid(jid(text, "--member")): Affiliation.MEMBER.value for text in members or ()}
+    changes = {jid(text, "--member", read_affiliate): Affiliation.MEMBER.value for text in members or ()}
     # A publisher may subscribe too, so it needs nothing else.
-    return changes | {bare_jid(jid(text, "--publisher")): Affiliation.PUBLISHER.value for text in publishers or ()}
+    publishing = Affiliation.PUBLISHER.value
+    return changes | {jid(text, "--publisher", read_affiliate): publishing for text in publishers or ()}
 
 
 @app.command("grant")
 def node_grant(
     name: Name, member: Members = None, publisher: Publishers = None, config: Config = None, *, as_json: Json = False
 ) -> None:
-    """Admit workers (members) and publishers to a node: accounts, or all accounts of a domain, such as example.org.
+    """Admit workers (members) and publishers to a node: accounts, or all of a domain, example.org, or a group, group:NAME.
 
     Example: stanzaq node grant jobs --member juliet@example.org --publisher romeo@example.org
     """
@@ -197,7 +198,7 @@ def node_revoke(name: Name, who: Accounts, config: Config = None, *, as_json: Js
 
     Example: stanzaq node revoke jobs juliet@example.org
     """
-    changes = {bare_jid(jid(text, "JID")): Affiliation.NONE.value for text in who}
+    changes = {jid(text, "JID", read_affiliate): Affiliation.NONE.value for text in who}
     run(config, lambda core: ask(core, Affiliate(name, ADMINISTRATOR, changes), Done))
     _show_done({"node": name, "affiliations": changes}, f"removed {', '.join(changes)} from {name}", as_json=as_json)
 

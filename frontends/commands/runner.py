@@ -90,10 +90,10 @@ def run(config: Path | None, work: Callable[["RedisCore"], Awaitable[_T]]) -> _T
         complain(str(fault))
 
 
-def jid(text: str, option: str) -> Jid:
-    """Read a JID from the command line; exits with a sentence if it is none."""
+def jid(text: str, option: str, read: Callable[[str], Jid] = read_jid) -> Jid:
+    """Read a JID from the command line, or what else `read` takes; exits with a sentence if it is none."""
     try:
-        return read_jid(text)
+        return read(text)
     except ValueError as fault:
         misuse(f"{option}: {fault}")
 

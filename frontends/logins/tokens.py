@@ -9,15 +9,15 @@ import contextlib
 import math
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.error import URLError
 
 import jwt
 import structlog
 
-from broker.model.names import Jid, read_bare_jid
-from broker.model.roles import Role
+from broker.model.names import GROUP, Jid, is_group, read_bare_jid
+from broker.model.roles import Role, Said
 from broker.tasks import start
 from broker.token_keys import ALGORITHMS, read_keys
 
@@ -105,14 +105,15 @@ class Tokens:
         *,
         role_claim: str = "",
         roles: Mapping[str, Role] = _NO_ROLES,
-        note: Callable[[Jid, Role | None, float, float], None] = lambda *_said: None,
+        group_claim: str = "",
+        note: Callable[[Jid, Said], Awaitable[None]] | None = None,
         fetch: Callable[[str], str] = fetch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Trust `keys`: a URL, a JWKS, or a public key in PEM; without any, no token is accepted.
 
-        If values of a claim give `roles`, `note` is told the highest of an account, or none, when its token was issued and when
-        it ends.
+        If values of a claim give `roles`, or a claim names groups, `note` is told what each token says of its account: the
+        highest role and the groups.
         """
         self._url = keys if "://" in keys[:8] else ""
         self._issuer = issuer
@@ -120,7 +121,8 @@ class Tokens:
         self._claim = claim
         self._role_claim = role_claim
         self._roles = roles
-        self._note = note
+        self._group_claim = group_claim
+        self._note = note if roles or group_claim else None
         self._keys = [] if self._url or not keys else read_keys(keys)
         self._fetch = fetch
         self._clock = clock
@@ -150,9 +152,11 @@ class Tokens:
         except ValueError as fault:
             msg = f"{self._claim}: {fault}"
             raise Untrusted(msg) from None
-        if self._roles:
+        if self._note:
             given = [self._roles[value] for value in _values(said, self._role_claim) if value in self._roles]
-            self._note(jid, max(given, default=None), issued, ends)
+            named = dict.fromkeys(Jid(f"{GROUP}{value}") for value in _values(said, self._group_claim))
+            groups = tuple(filter(is_group, named)) if self._group_claim else None
+            await self._note(jid, Said(max(given, default=None), issued, ends, groups))
         return jid, ends
 
     async def _verify(self, token: str, kid: str | None) -> dict[str, Any]:

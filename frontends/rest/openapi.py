@@ -9,7 +9,7 @@ from broker.model.commands.items import MOST_PUBLISHED
 from broker.model.core import Core
 from broker.model.items import headers
 from broker.model.items.outcomes import End
-from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
+from broker.model.names import GROUP, NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import destinations, quotas
 from broker.model.nodes.fields import DECIMAL, DIGITS, RATE, Decimal, Group, Option, Rate, Text, Weights, Whole
 from broker.model.nodes.nodes import Affiliation
@@ -43,6 +43,7 @@ _NAME_SCHEMA: Final = {
 }
 _JID_CHAR: Final = f"[^ \"&'/:<>@{UNPRINTABLE}]"
 _DOMAIN_CHAR: Final = rf"[^ .\[\]\"&'/:<>@{UNPRINTABLE}]"
+_GROUP: Final = rf"^{GROUP}[^ {UNPRINTABLE}]{{1,200}}$"
 _RESOURCE: Final = f"[^ {UNPRINTABLE}](?:[^{UNPRINTABLE}]{{0,1021}}[^ {UNPRINTABLE}])?"
 _NAME: Final = {"$ref": "#/components/schemas/name"}
 _SCHEMAS_OF: Final = {
@@ -165,7 +166,7 @@ _AFFILIATIONS: Final = _object(
         "affiliations": {
             "type": "object",
             "minProperties": 1,
-            "propertyNames": {"$ref": "#/components/schemas/jid"},
+            "propertyNames": {"anyOf": [{"$ref": "#/components/schemas/jid"}, {"pattern": _GROUP}]},
             "additionalProperties": {"enum": admin_requests.AFFILIATIONS},
         }
     }

@@ -4,6 +4,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Children, Describe, Nodes
+from broker.model.names import is_group
 from broker.model.nodes.nodes import Affiliation, NodeRecord, form_values
 from broker.model.results import Counted, Listing
 from frontends.xmpp import namespaces as ns
@@ -127,7 +128,10 @@ def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Questi
 
 def node_info(record: NodeRecord, counted: Counted, *, named: bool = True) -> bytes:
     """Write a node's identity, features (Q3) and counts (P8); its name only if the request had it."""
-    owners = tuple(sorted(jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER))
+    # A group is no JID.
+    owners = tuple(
+        sorted(jid for jid, has in record.affiliations.items() if has is Affiliation.OWNER and not is_group(jid))
+    )
     form = forms.write_form(
         "result",
         ns.PUBSUB_META_DATA,

@@ -60,6 +60,7 @@ REFUSALS: Final = [
     (("node", "create", "other", "--member", "@x"), 2, "--member: '@x' is not a JID"),
     (("node", "grant", "NODE"), 2, "--member JID for who works on items"),
     (("node", "grant", "NODE", "--publisher", "@x"), 2, "--publisher: '@x' is not a JID"),
+    (("node", "grant", "NODE", "--member", "group:"), 2, "--member: 'group:' names no group"),
     (("node", "grant", "nothing", "--member", "a@x"), 1, "there is no such node"),
     (("node", "revoke", "NODE"), 2, "Missing argument"),
     (("node", "revoke", "NODE", "alice@x"), 1, "a node keeps at least one owner"),
@@ -658,7 +659,7 @@ async def test_completion(shell: Shell, core: RedisCore, node: str) -> None:
 async def test_admitting(core: RedisCore, shell: Shell, node: str) -> None:
     """An operator makes a closed queue for a worker and a publisher, admits another one, and takes that back."""
     closed = ("pubsub#access_model=whitelist", "--owner", "alice@x")
-    admitted = ("--member", "w1@x/a", "--member", "m@x", "--publisher", "p@x")
+    admitted = ("--member", "w1@x/a", "--member", "m@x", "--publisher", "group:P")
     made, granted, removed, shown = await shell.several(
         ("node", "create", node, *closed, *admitted),
         ("node", "grant", node, "--member", "w2@x", "--json"),
@@ -670,7 +671,12 @@ async def test_admitting(core: RedisCore, shell: Shell, node: str) -> None:
         {"node": node, "affiliations": {"w2@x": "member"}},
     )
     assert removed.code == 0
-    assert shown.json["affiliations"] == {"alice@x": "owner", "p@x": "publisher", "w1@x": "member", "w2@x": "member"}
+    assert shown.json["affiliations"] == {
+        "alice@x": "owner",
+        "group:P": "publisher",
+        "w1@x": "member",
+        "w2@x": "member",
+    }
     for jid, may in ((W1, True), (Jid("m@x/a"), False)):
         assert isinstance(await core.ask(Subscribe(node, jid, jid, 1)), Subscribed) == may
 

@@ -55,7 +55,7 @@ CHANGED = (
     FILE.replace("lock: 30s", "lock_seconds: 1m")
     .replace("rate: 100/s", "rate: 50/s")
     .replace("juliet@example.org: member", "juliet@example.org: publisher")
-    .replace("robots.example.org: publish-only", "")
+    .replace("robots.example.org: publish-only", "group:/robots: publish-only")
     .replace("daily", "weekly")
     .replace("nodes: 20", "nodes: 30")
 )
@@ -110,6 +110,7 @@ async def test_applied_twice_changed_and_pruned(server: RedisServer, make_core: 
     assert {(each["kind"], each["change"]) for each in changed.json["changes"]} == {
         ("alter", "lock_seconds changes from 30 to 60, rate changes from 100/s to 50/s"),
         ("alter", "juliet@example.org changes from member to publisher"),
+        ("add", "group:/robots becomes publish-only"),
         ("alter", "the schedule report changes"),
         ("alter", "becomes nodes=30 publish_rate=10/s, was nodes=20 publish_rate=10/s"),
     }
@@ -182,7 +183,9 @@ BAD = [
         ": editor",
         "line 9, queues.jobs.affiliations.juliet@example.org: juliet@example.org: editor is none of",
     ),
-    ("juliet@", "juliet@@", "line 9, queues.jobs.affiliations.juliet@@example.org: 'juliet@@example.org' is neither"),
+    ("juliet@", "juliet@@", "line 9, queues.jobs.affiliations.juliet@@example.org: 'juliet@@example.org' is not a JID"),
+    ("robots.example.org:", "group::", "line 10, queues.jobs.affiliations.group:: 'group:' names no group: write"),
+    ("robots.example.org:", "group:a b:", "line 10, queues.jobs.affiliations.group:a b: 'group:a b' names no group"),
     ("1-5", "1-9", "line 12, queues.jobs.schedules.report: cron cannot be read"),
     ("Europe/Berlin", "Berlin", "line 12, queues.jobs.schedules.report: there is no time zone 'Berlin'"),
     ("zone:", "zon:", "line 14, queues.jobs.schedules.report.zon: this is none of cron, zone"),

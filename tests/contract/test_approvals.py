@@ -440,7 +440,9 @@ async def test_only_jids_are_affiliated(core: RedisCore, node: str) -> None:
     await core.ask(Declare(node, ALICE, {}))
     changes = {bare_jid(W1): "member", Jid("not a jid"): "member"}
     listed = tuple((jid, Affiliation.NONE) for jid in changes)
-    assert await core.ask(Affiliate(node, ALICE, changes)) == Unaffiliated("not a jid is not a JID", listed)
+    assert await core.ask(Affiliate(node, ALICE, changes)) == Unaffiliated(
+        "not a jid is neither a JID nor group:NAME", listed
+    )
     assert await core.ask(Affiliations(W1, node)) == AffiliationList(())
 
 

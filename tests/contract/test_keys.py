@@ -35,12 +35,13 @@ from broker.model.items.items import Envelope, NodeEvent
 from broker.model.items.outcomes import ReplyMode
 from broker.model.items.progress import Progress
 from broker.model.items.qos import Qos
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid, Partition, bare_jid
 from broker.model.nodes.pull_subscriptions import pull_jid
 from broker.model.nodes.quotas import Quota
 from broker.model.nodes.schedules import Schedule
 from broker.model.nodes.tree import Scope, SubscriptionType
 from broker.model.results import Refused
+from broker.model.roles import Said
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import relay, sweeper
 from broker.redis_core.operations.operation import subid
@@ -221,9 +222,11 @@ async def test_they_are_true(make_core: MakeCore, store: Store, monkeypatch: pyt
     await core.measure()
     rest = RedisCore(CommandSettings(**ADMITTING, redis_url=store.url), None, "rest")
     await rest.start()
+    ends = time.time() + 3_600
     lease = pull_jid(ALICE, "1f0b3c5d7e90003c")
     await done(rest, Declare("fetched", ALICE, {}))
     await done(rest, Subscribe("fetched", ALICE, lease, 5, Qos.PULLED, lease_ms=60_000))
+    await rest.note_token(bare_jid(WORKER), Said(None, 0, ends, (Jid("group:queue-team"),)))
     waits = asyncio.create_task(rest.ask(Receive("fetched", ALICE, lease, 60_000, 60)))
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:deliveries_begun",

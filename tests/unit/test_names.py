@@ -11,11 +11,13 @@ from broker.model.names import (
     Partition,
     bare_jid,
     domain,
+    is_group,
     is_jid,
     is_printable,
     lower_jid,
     prepare_jid,
     read_account_or_domain,
+    read_affiliate,
     read_bare_jid,
     read_jid,
     resource,
@@ -149,6 +151,21 @@ def test_typed_accounts_and_domains() -> None:
     for text in ("x/phone", "a@x/phone", "@x", "a@@x", "a@x\u200b", ""):
         with pytest.raises(ValueError, match="is neither a bare JID nor a domain"):
             read_account_or_domain(text)
+
+
+def test_typed_affiliates() -> None:
+    """An affiliation is for an account, a domain, or a group of tokens, whose name stays as it is."""
+    assert read_affiliate(" Alice@X.example/phone ") == "alice@x.example" and read_affiliate("X.example") == "x.example"
+    for group in ("group:/Team/a", "group:a@x.example", "group:" + "é" * 100):
+        assert read_affiliate(f" {group} ") == group and is_group(group) and not is_jid(group)
+    for text in ("group:", "group: ", "group:two words", "group:a\u200b", "group:" + "é" * 101, "group:\ud800"):
+        with pytest.raises(
+            ValueError, match="names no group: write group: and its name, 1 to 200 bytes without blanks"
+        ):
+            read_affiliate(text)
+    for text in ("Group:team", "@x", "a@group:team"):
+        with pytest.raises(ValueError, match="is not a JID"):
+            read_affiliate(text)
 
 
 def test_printable() -> None:

@@ -1,9 +1,12 @@
 """Configuration of nodes: one table for forms and stored records."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.model.commands import Purge
 from broker.model.names import Jid
 from broker.model.nodes.fields import Group, Option
 from broker.model.nodes.nodes import (
@@ -27,7 +30,7 @@ from broker.model.nodes.options import (
     WhenFull,
 )
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.roles import Roles
+from broker.model.roles import Roles, Said
 
 BAD_RATES = (
     "0/s",
@@ -286,6 +289,51 @@ def test_affiliations() -> None:
     given = record.add_roles(Roles(frozenset({bob}), {}, {}))
     assert given.affiliations == {alice: Affiliation.MEMBER, bob: Affiliation.OWNER}
     assert (given.name, given.config, record.add_roles(Roles(frozenset(), {}, {}))) == ("n", NodeConfig(), record)
+
+
+@pytest.mark.parametrize(
+    ("groups", "affiliation"),
+    [
+        ("", "publish-only"),
+        ("unknown", "publish-only"),
+        ("members", "member"),
+        ("members publishers", "publisher"),
+        ("members bots", "publisher"),
+        ("owners members", "owner"),
+        ("owners members barred", "outcast"),
+    ],
+)
+def test_affiliations_of_groups(groups: str, affiliation: str) -> None:
+    """An account's own affiliation counts, else that of its groups, where `outcast` bars, else that of its domain."""
+    own, other = Jid("alice@example.org"), Jid("bob@example.org")
+    rights = {
+        "members": "member",
+        "publishers": "publisher",
+        "bots": "publish-only",
+        "owners": "owner",
+        "barred": "outcast",
+    }
+    named = {Jid(f"group:{name}"): Affiliation(word) for name, word in rights.items()}
+    named |= {Jid("example.org"): Affiliation.PUBLISH_ONLY, own: Affiliation.MEMBER}
+    roles = Roles(frozenset(), {}, {})
+    for jid in (own, other):
+        roles.note(jid, Said(None, 0, math.inf, tuple(Jid(f"group:{name}") for name in groups.split())))
+    record = NodeRecord("n", "i", 1, NodeConfig(), named).add_roles(roles)
+    assert record.affiliation_of(Purge("n", Jid(f"{other}/x"))) is Affiliation(affiliation)
+    assert record.affiliation_of(Purge("n", own)) is Affiliation.MEMBER
+    # Only of the sender of a command.
+    assert record.affiliation(other) is Affiliation.PUBLISH_ONLY
+
+
+def test_owners_in_common() -> None:
+    """Nodes share an owner as an account, by its domain or as a group; a group's name is no account of a domain."""
+
+    def owned(name: str) -> NodeRecord:
+        return NodeRecord("n", "i", 1, NodeConfig(), {Jid(name): Affiliation.OWNER})
+
+    assert owned("a@x").shares_owner(owned("x")) and owned("x").shares_owner(owned("a@x"))
+    assert owned("group:a@x").shares_owner(owned("group:a@x"))
+    assert not owned("group:a@x").shares_owner(owned("x")) and not owned("x").shares_owner(owned("group:a@x"))
 
 
 def test_a_log_keeps_what_it_is_told() -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from broker.model.names import Jid
-from broker.model.roles import Role
+from broker.model.roles import Role, Said
 from broker.token_keys import read_keys
 from frontends.logins import tokens
 from frontends.logins.failed_logins import FailedLogins
@@ -87,6 +87,19 @@ async def fetched(trusting: Tokens) -> None:
     """Wait for the fetch under way."""
     if trusting._fetching:
         await trusting._fetching
+
+
+async def note(claims: dict[str, Any], **settings: Any) -> Said:  # noqa: ANN401
+    """Return what is noted of a token of alice's."""
+    noted: list[tuple[Jid, Said]] = []
+
+    async def take(*said: Any) -> None:  # noqa: ANN401
+        noted.append(said)
+
+    await Tokens(PEM, "i", "a", "sub", note=take, **settings).bearer(signed(None, **claims))
+    ((jid, said),) = noted
+    assert jid == ALICE
+    return said
 
 
 async def bearer(trusting: Tokens, token: str) -> Jid:
@@ -244,17 +257,15 @@ def test_fetch(server: tuple[str, dict[str, tuple[int, str]]], monkeypatch: pyte
 )
 async def test_roles(claims: dict[str, Any], role: Role | None) -> None:
     """The highest of the roles that values of a claim give is noted, with the token's times; any other form gives none."""
-    noted: list[tuple[Jid, Role | None, float, float]] = []
     given = {"look": Role.VIEWER, "team": Role.OPERATOR}
-    trusting = Tokens(PEM, "i", "a", "sub", role_claim="groups", roles=given, note=lambda *said: noted.append(said))
     until = int(time.time()) + 60
-    await trusting.bearer(signed(None, exp=until, iat=until - 100, **claims))
-    assert noted == [(ALICE, role, until - 100, until + LEEWAY_SECONDS)]
+    times = {"exp": until, "iat": until - 100}
+    noted = await note(claims | times, role_claim="groups", roles=given)
+    assert noted == Said(role, until - 100, until + LEEWAY_SECONDS)
 
 
 async def test_roles_within_a_claim() -> None:
     """A dot leads into a claim, unless a claim has that very name."""
-    noted: list[Role | None] = []
     given = {"team": Role.ADMIN}
     forms: list[dict[str, Any]] = [
         {"realm": {"roles": ["team"]}},
@@ -262,9 +273,23 @@ async def test_roles_within_a_claim() -> None:
         {"realm": "team"},
         {"realm": {"roles": {}}},
     ]
-    for claims in forms:
-        trusting = Tokens(
-            PEM, "i", "a", "sub", role_claim="realm.roles", roles=given, note=lambda *said: noted.append(said[1])
-        )
-        await trusting.bearer(signed(None, **claims))
-    assert noted == [Role.ADMIN, Role.ADMIN, None, None]
+    noted = [await note(claims, role_claim="realm.roles", roles=given) for claims in forms]
+    assert [said.role for said in noted] == [Role.ADMIN, Role.ADMIN, None, None]
+
+
+@pytest.mark.parametrize(
+    ("groups", "named"),
+    [
+        ("queue-team", ["queue-team"]),
+        (["/a/b", "Team", "team", "team", "x@example.org", "é"], ["/a/b", "Team", "team", "x@example.org", "é"]),
+        (["", " ", "two words", "line\n", "n\0l", "x" * 201, "x" * 200, 7, None, ["y"]], ["x" * 200]),
+        ({"queue-team": True}, []),
+        (None, []),
+    ],
+)
+async def test_groups(groups: object, named: list[str]) -> None:
+    """Values of a claim name groups, as they are, once each; what cannot have an affiliation is left out."""
+    for claim, claims in (("groups", {"groups": groups}), ("realm.groups", {"realm": {"groups": groups}})):
+        noted = await note(claims, group_claim=claim)
+        assert noted.groups == tuple(f"group:{name}" for name in named) and noted.role is None
+    assert (await note({"roles": ["a"]}, role_claim="roles", roles={"a": Role.VIEWER})).groups is None

@@ -1,13 +1,13 @@
 """A node's record: its configuration and affiliations. Pure rules; must not know forms, Redis or stanzas."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid, Partition, bare_jid, domain
+from broker.model.names import Jid, Partition, bare_jid, domain, is_group
 from broker.model.nodes.fields import Option
 from broker.model.nodes.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -22,7 +22,7 @@ _BY_ATTRIBUTE: Final = {option.attribute: option for option in OPTIONS}
 
 
 class Affiliation(Enum):
-    """The affiliation of a bare JID with a node (XEP-0060 §4.1), or of all accounts of a domain that have none of their own."""
+    """The affiliation of a bare JID with a node (XEP-0060 §4.1), or of all of a group or a domain that have none of their own."""
 
     OWNER = "owner"
     PUBLISHER = "publisher"
@@ -32,10 +32,31 @@ class Affiliation(Enum):
     OUTCAST = "outcast"
 
 
-def names_of(jid: Jid) -> tuple[Jid, ...]:
-    """Return under which names a bare JID has an affiliation: the first one that a node lists decides."""
-    return jid, Jid(domain(jid))
+def names_of(jid: Jid, groups: Sequence[Jid] = ()) -> tuple[Jid, ...]:
+    """Return under which names a bare JID, or a group, has an affiliation; `choose` tells which one counts."""
+    return (jid,) if is_group(jid) else (jid, *groups, Jid(domain(jid)))
 
+
+def choose(found: Sequence[Affiliation | None]) -> Affiliation | None:
+    """Return the affiliation that counts of those under each of `names_of`: its own, then its groups', then its domain's."""
+    return found[0] or _join(found[1:-1]) or found[-1]
+
+
+def _join(found: Iterable[Affiliation | None]) -> Affiliation | None:
+    """Return what groups give together: `outcast` of any of them bars, else the most that they let do."""
+    given = set(found)
+    if {Affiliation.MEMBER, Affiliation.PUBLISH_ONLY} <= given:
+        given.add(Affiliation.PUBLISHER)
+    return next((each for each in _FIRST if each in given), None)
+
+
+_FIRST: Final = (
+    Affiliation.OUTCAST,
+    Affiliation.OWNER,
+    Affiliation.PUBLISHER,
+    Affiliation.MEMBER,
+    Affiliation.PUBLISH_ONLY,
+)
 
 READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
 """Those that may read a node whatever its access model is."""
@@ -124,7 +145,7 @@ class NodeRecord:
 
     The node is a child of the collection `parent` while that has the incarnation `parent_life`, else of the root. A record with
     `destinations` is no node's but that of a lease over several queues. One by which
-    commands are judged knows whether the role of a command's sender is enough.
+    commands are judged knows whether the role of a command's sender is enough, and the groups of senders if it names any.
     """
 
     name: str
@@ -138,6 +159,7 @@ class NodeRecord:
     parent_life: str = ""
     destinations: tuple[str, ...] = ()
     role_lets: Callable[[Any], bool] = field(default=_lets_nobody, compare=False, repr=False)
+    groups_of: Callable[[Jid], tuple[Jid, ...]] | None = field(default=None, compare=False, repr=False)
 
     def partition(self, number: int) -> Partition:
         """Return one of its partitions."""
@@ -157,17 +179,32 @@ class NodeRecord:
         """Return the record for judging commands: with the service's roles, and its administrators among the owners."""
         admins = dict.fromkeys(roles.admins, Affiliation.OWNER)
         return replace(
-            self, affiliations={**self.affiliations, **admins} if admins else self.affiliations, role_lets=roles.lets
+            self,
+            affiliations={**self.affiliations, **admins} if admins else self.affiliations,
+            role_lets=roles.lets,
+            groups_of=roles.groups_of if self.names_groups else None,
         )
 
-    def affiliation(self, jid: Jid) -> Affiliation:
-        """Return the affiliation of a bare JID: its own, or that of its domain."""
+    @property
+    def names_groups(self) -> bool:
+        """Whether any group has an affiliation."""
+        return any(map(is_group, self.affiliations))
+
+    def affiliation(self, jid: Jid, groups: Sequence[Jid] = ()) -> Affiliation:
+        """Return the affiliation of a bare JID, or of a group: its own, that of these groups, or that of its domain."""
+        return choose([self.affiliations.get(name) for name in names_of(jid, groups)]) or Affiliation.NONE
+
+    def affiliation_of(self, command: Any) -> Affiliation:  # noqa: ANN401  (any command)
+        """Return the affiliation of the sender of a command. Its groups count: it has come to this process with its token."""
+        jid = bare_jid(getattr(command, "sender", ""))
+        if self.groups_of is not None:
+            return self.affiliation(jid, self.groups_of(jid))
         # Each command asks this: the names are those of `names_of`, without its calls.
         own = self.affiliations.get(jid)
         return own or self.affiliations.get(Jid(jid.rpartition("@")[2]), Affiliation.NONE)
 
     def shares_owner(self, other: "NodeRecord") -> bool:
-        """Return whether an owner of one of two nodes owns the other too, as an account or by its domain."""
+        """Return whether an owner of one of two nodes owns the other too, as an account, a group or by its domain."""
         return any(
             one.affiliation(jid) is Affiliation.OWNER
             for one, those in ((self, other), (other, self))
@@ -177,16 +214,16 @@ class NodeRecord:
 
     def is_owned_by(self, command: Any) -> bool:  # noqa: ANN401  (any command)
         """Return whether the sender of a command is an owner, or its role is enough for this command."""
-        return self.affiliation(bare_jid(command.sender)) is Affiliation.OWNER or self.role_lets(command)
+        return self.affiliation_of(command) is Affiliation.OWNER or self.role_lets(command)
 
     def lets_read(self, affiliation: Affiliation) -> bool:
         """Return whether who has this affiliation may read the node, and subscribe to it without being asked for more."""
         is_open = affiliation is Affiliation.NONE and self.config.access_model is AccessModel.OPEN
         return is_open or affiliation in READERS
 
-    def is_readable(self, jid: Jid) -> bool:
-        """Return whether a bare JID may read the node."""
-        return self.lets_read(self.affiliation(jid))
+    def is_readable(self, jid: Jid, groups: Sequence[Jid] = ()) -> bool:
+        """Return whether a bare JID of these groups may read the node."""
+        return self.lets_read(self.affiliation(jid, groups))
 
 
 def form_values(node: str, config: NodeConfig) -> dict[str, str]:

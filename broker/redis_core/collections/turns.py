@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from broker.model.names import Partition, bare_jid
+from broker.model.names import Partition
 from broker.model.nodes.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord
 from broker.model.results import Refused
@@ -144,12 +144,14 @@ class Turns:
         async for part in subscribers(self._ask_own, record.name, FIRST_PARTITION):
             if isinstance(part, Scanned):
                 whose |= dict(zip(part.subids, zip(part.jids, part.scopes, strict=True), strict=True))
+        jids = {jid for jid, _scope in whose.values()}
+        # A record that cannot be read forbids nothing.
+        forbidden = {name: set(await store.find_forbidden(each, jids)) for name, each in records.items()}
 
         def admits(queue: Partition, jid: "Jid", scope: "Scope | None") -> bool:
             if scope is not None and not scope.reaches(levels[queue]):
                 return False
-            # A record that cannot be read forbids nothing.
-            return queue.node not in records or records[queue.node].is_readable(bare_jid(jid))
+            return jid not in forbidden.get(queue.node, ())
 
         return [
             each

@@ -35,7 +35,7 @@ def encode(notice: Notice) -> bytes:
     """Encode a notice as JSON, readable in redis-cli."""
     kind = type(notice).__name__
     # A record's roles belong to the process that judges by it.
-    told = _KINDS[kind].dump_python(notice, mode="json", exclude={"record": {"role_lets"}})
+    told = _KINDS[kind].dump_python(notice, mode="json", exclude={"record": {"role_lets", "groups_of"}})
     return json.dumps([kind, told]).encode()
 
 

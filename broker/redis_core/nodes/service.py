@@ -14,9 +14,10 @@ from broker.model import audit
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release, Stats
 from broker.model.items.durability import Durability
 from broker.model.items.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
-from broker.model.names import Jid, bare_jid, domain, is_jid, resource
+from broker.model.names import Jid, bare_jid, domain, is_group, is_jid, resource
 from broker.model.nodes.nodes import NodeRecord, change_config
 from broker.model.nodes.options import AccessModel, NodeConfig, NodeState
+from broker.model.nodes.pull_subscriptions import is_pull_subscription
 from broker.model.nodes.quotas import MOST, Quota, find_quotas
 from broker.model.nodes.subscriptions import State, Subscription
 from broker.model.nodes.tree import tree_request
@@ -175,7 +176,7 @@ class NodeService:
         if refusal(Stats(command.node, command.sender), record) is not None:
             asker = bare_jid(command.sender)
             known = replace(
-                record, affiliations={asker: record.affiliation(asker)}, creator=None, created_ms=0, parent=""
+                record, affiliations={asker: record.affiliation_of(command)}, creator=None, created_ms=0, parent=""
             )
             return Described(known, reads=False)
         if not (record.parent or record.config.collects):
@@ -258,10 +259,12 @@ class NodeService:
         if isinstance(record, Refused):
             return record
         # An old affiliation may be removed even if its JID is invalid.
-        wrong = [jid for jid in command.changes if not is_jid(jid) and jid not in record.affiliations]
+        wrong = [
+            name for name in command.changes if not (is_jid(name) or is_group(name) or name in record.affiliations)
+        ]
         refused: Refused | None
         if wrong:
-            refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is not a JID")
+            refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is neither a JID nor group:NAME")
         else:
             refused = await self.assign(record, command.changes)
         if refused is None or refused.problem is not Problem.NOT_ACCEPTABLE:
@@ -287,17 +290,17 @@ class NodeService:
         return None
 
     async def _subscribed_as(self, jid: Jid, node: str) -> Collection[Jid]:
-        """Return the JIDs of a bare JID, or of all accounts of a domain, that are subscribed to a node."""
+        """Return the JIDs of a bare JID, or of all accounts of a domain or a group, that are subscribed to a node."""
+        if is_group(jid):
+            return [each for each in await self._subscribers(node) if is_pull_subscription(each)]
         if domain(jid) != jid:
             return await self._store.find_subscribed_jids(jid, node)
         return [each for each in await self._subscribers(node) if domain(bare_jid(each)) == jid]
 
     async def _end_forbidden(self, record: NodeRecord, jids: Collection[Jid]) -> None:
         """End the subscriptions of JIDs that may no longer subscribe, with all that they hold, and notify them."""
-        for jid in jids:
-            # A role lets look, and not subscribe.
-            if record.is_readable(bare_jid(jid)):
-                continue
+        # A role lets look, and not subscribe.
+        for jid in await self._store.find_forbidden(record, jids):
             for ended in await self._subscriptions.remove(record.name, jid):
                 self._notify(SubscriptionChanged(Subscription(record.name, jid, ended, State.NONE)))
             self._changed(record.name)

@@ -95,7 +95,7 @@ def _refuse(code: bytes) -> Refused:
 def _deny(command: HolderCommand, code: bytes, record: NodeRecord) -> Refused:
     """Refuse a holder's command; a sender without access does not learn what exists (D3)."""
     closed = record.config.access_model is not AccessModel.OPEN
-    if closed and code == b"item-not-found" and record.affiliation(bare_jid(command.sender)) is Affiliation.NONE:
+    if closed and code == b"item-not-found" and record.affiliation_of(command) is Affiliation.NONE:
         return _refuse(b"forbidden")
     return _refuse(code)
 
@@ -162,7 +162,7 @@ def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord
     return {
         "sender": command.sender,
         "subids": subids(command.sender),
-        "owner": "1" if record.affiliation(bare_jid(command.sender)) is Affiliation.OWNER else "",
+        "owner": "1" if record.affiliation_of(command) is Affiliation.OWNER else "",
         "item": command.item_id,
         "token": token_text(command.token),
     }

@@ -18,8 +18,7 @@ from broker import codec
 from broker.model.commands import Publish
 from broker.model.items.dependencies import RESULT_BYTES, ParentState, read_record
 from broker.model.items.outcomes import ItemOutcome
-from broker.model.names import Jid, Partition, bare_jid
-from broker.model.nodes.nodes import NodeRecord
+from broker.model.names import Partition
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from broker.redis_core.commands.dependency_parts import (
@@ -91,7 +90,7 @@ class DependencyService:
                 if (
                     there is None
                     or not here.shares_owner(there)
-                    or not self._may_await(there, bare_jid(command.sender))
+                    or not may_await(there.add_roles(self._store.roles), command)
                 ):
                     return Refused(
                         Problem.FORBIDDEN, f"the item cannot wait for items of the node {name!r}: it is another's"
@@ -101,9 +100,6 @@ class DependencyService:
         if len({(each.node, each.item_id) for each in found}) < len(found):
             return Refused(Problem.BAD_REQUEST, "an item to wait for is named twice")
         return found
-
-    def _may_await(self, there: NodeRecord, publisher: Jid) -> bool:
-        return may_await(there.add_roles(self._store.roles), publisher)
 
     async def ask_parents(self, partition: Partition, page: OutboxPage) -> None:
         """Ask for the parents of items that wait, whose publish was cut short, or whose parents may be lost."""

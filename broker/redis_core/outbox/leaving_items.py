@@ -19,7 +19,7 @@ from broker.model.frozen import frozen
 from broker.model.items import attempts
 from broker.model.items.attempts import Attempt
 from broker.model.items.items import Envelope
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid, Partition, is_group
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.options import NodeConfig, PublishModel
 from broker.model.results import Done, Published, Refused
@@ -185,6 +185,8 @@ class ItemDeliverer:
     ) -> NodeRecord | None:
         """Return the dead-letter node if it shares an owner with the source: anyone may have created a node of that name."""
         owners = [jid for jid, affiliation in source.affiliations.items() if affiliation is Affiliation.OWNER]
+        # An account creates it where there is one.
+        owners.sort(key=is_group)
         if candidate is None and make:
             # Unlimited attempts and no dead letters of its own: a dead letter that no worker can handle stays there.
             config = NodeConfig(

@@ -4,8 +4,10 @@ Each step is one idempotent operation or command. Their order leaves at most a n
 reader skips. Must not know how partitions work.
 """
 
+import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -15,13 +17,13 @@ import structlog
 from broker import keys, store_format
 from broker.model.frozen import frozen
 from broker.model.names import Jid, Partition, bare_jid, domain, resource
-from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, from_stored, names_of, to_stored
+from broker.model.nodes.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, choose, from_stored, names_of, to_stored
 from broker.model.nodes.options import NodeConfig
-from broker.model.nodes.pull_subscriptions import is_lease_record
+from broker.model.nodes.pull_subscriptions import is_lease_record, is_pull_subscription
 from broker.model.nodes.quotas import counts_for
 from broker.model.problems import CoreUnavailable, CorruptRecord, MalformedRequest, OtherFormat, Problem
 from broker.model.results import Counted, Refused
-from broker.model.roles import Roles
+from broker.model.roles import Roles, Said
 from broker.redis_core.operations.maintenance import read_counts
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
@@ -43,6 +45,12 @@ LISTED = 1_000
 _ACCESS_MODEL = "pubsub#access_model"
 _PARTITIONS = "stanzaq#partitions"
 """Earlier partition counts, stored with the options so that they are read together with the present one."""
+
+
+_KNOWN: Mapping[bytes | None, Affiliation] = {each.value.encode(): each for each in Affiliation}
+
+_LONGEST_MS = 2**53
+"""The longest time that Redis is given."""
 
 
 _LISTS = "all_nodes", "leases"
@@ -91,6 +99,7 @@ class NodeStore:
         """Keep journals of `journal_records`; `roles` say what accounts may do with every node."""
         self._server = server
         self.roles = roles
+        self._untold: dict[Jid, Said] = {}
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
         self.created_nodes = Index(server, "created_nodes")
@@ -421,11 +430,12 @@ class NodeStore:
             yield page
 
     async def access(self, names: Sequence[str], jid: Jid) -> list[tuple[str, str]]:
-        """Return the stored affiliation of a bare JID with each node, and its access model; empty for the defaults."""
-        standings = [("HMGET", keys.of_node("affiliations", name), *names_of(jid)) for name in names]
+        """Return the affiliation of a command's sender with each node, and its access model; empty for the defaults."""
+        theirs = names_of(jid, self.roles.groups_of(jid))
+        standings = [("HMGET", keys.of_node("affiliations", name), *theirs) for name in names]
         models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]
         found = await self._server.commands([*standings, *models])
-        words = [next(filter(None, each), b"").decode() for each in found[: len(names)]]
+        words = [has.value if (has := choose([*map(_KNOWN.get, each)])) else "" for each in found[: len(names)]]
         return list(zip(words, ((model or b"").decode() for model in found[len(names) :]), strict=True))
 
     async def find_unfinished(self, names: Sequence[str]) -> set[str]:
@@ -503,16 +513,18 @@ class NodeStore:
         return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
     async def affiliations_of(self, jid: Jid) -> list[tuple[str, Affiliation]]:
-        """Return a bare JID's affiliations, at most `MOST_PER_JID` of its own; outdated entries are removed from its index.
+        """Return the affiliations of a command's sender, at most `MOST_PER_JID` of its own and of each of its groups.
 
-        An affiliation that this version does not know is left out.
+        Outdated entries are removed from the indexes. An affiliation that this version does not know is left out.
         """
-        # One of its own is the last, and so overrides its domain's.
-        entries = [(each, name) for each in reversed(names_of(jid)) for name in await self.affiliated.members(each)]
+        theirs = names_of(jid, self.roles.groups_of(jid))
+        members = await asyncio.gather(*map(self.affiliated.members, theirs))
+        entries = [(each, name) for each, nodes in zip(theirs, members, strict=True) for name in nodes]
         found = dict(zip(entries, await self._affiliations(entries), strict=True))
         await self.affiliated.check([entry for entry, value in found.items() if value is None], self._has_affiliation)
-        known = {each.value.encode(): each for each in Affiliation}
-        return sorted({name: known[value] for (_, name), value in found.items() if value in known}.items())
+        has = {entry: _KNOWN.get(value) for entry, value in found.items()}
+        counts = {name: choose([has.get((each, name)) for each in theirs]) for _, name in entries}
+        return sorted((name, affiliation) for name, affiliation in counts.items() if affiliation)
 
     async def _remove_noted(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
         """Remove noted entries whose change failed; entries known before stay."""
@@ -526,6 +538,33 @@ class NodeStore:
 
     async def _affiliations(self, entries: Sequence[Entry]) -> list[bytes | None]:
         return await self._server.commands([("HGET", keys.of_node("affiliations", node), jid) for jid, node in entries])
+
+    async def note_token(self, jid: Jid, said: Said) -> None:
+        """Note what a verified token says, and its groups for all processes, which judge subscriptions by them."""
+        if self.roles.note(jid, said) and said.groups is not None:
+            self._untold[jid] = said
+        if (untold := self._untold.get(jid)) is None:
+            return
+        name, left_ms = keys.of_jid("token_groups", jid), min(int((untold.ends - time.time()) * 1000), _LONGEST_MS)
+        noted = ("HSET", name, "groups", "\n".join(untold.groups or ()), "until", int(time.time() * 1000) + left_ms)
+        # While Redis is full or away, a later request tells it.
+        with contextlib.suppress(CoreUnavailable):
+            await self._server.commands([noted, ("PEXPIRE", name, left_ms)])
+            self._untold.pop(jid, None)
+
+    async def find_forbidden(self, record: NodeRecord, jids: Iterable[Jid]) -> list[Jid]:
+        """Return which of a node's subscribers may not read it.
+
+        Groups count for pull subscriptions, by what any process has noted: whoever subscribes over XMPP has no token.
+        """
+        groups: dict[Jid, Sequence[Jid]] = {}
+        for page in in_pages(filter(is_pull_subscription, jids)) if record.names_groups else ():
+            asked = [("HMGET", keys.of_jid("token_groups", bare_jid(each)), "groups", "until") for each in page]
+            for each, found in zip(page, await self._server.reads(asked), strict=True):
+                said, until_ms = found or (b"", b"0")
+                if said and int(until_ms) > time.time() * 1000:
+                    groups[each] = [Jid(group) for group in said.decode().split("\n")]
+        return [each for each in jids if not record.is_readable(bare_jid(each), groups.get(each, ()))]
 
     async def now_ms(self) -> int:
         """Return Redis's time."""

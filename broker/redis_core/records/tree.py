@@ -209,7 +209,7 @@ def move_record(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
 
 def _admits(parent: NodeRecord, command: Moving) -> bool:
     sender = bare_jid(command.sender)
-    affiliation = parent.affiliation(sender)
+    affiliation = parent.affiliation_of(command)
     match parent.config.association:
         case _ if parent.is_owned_by(command):
             return True

@@ -26,7 +26,7 @@ from broker.model.items.durability import Durability
 from broker.model.items.hints import NO_HINTS
 from broker.model.items.outcomes import RESULT_BYTES, ReplyMode
 from broker.model.items.qos import Qos
-from broker.model.names import Jid, bare_jid, resource
+from broker.model.names import bare_jid, resource
 from broker.model.nodes.nodes import Affiliation, NodeRecord, find_unmet
 from broker.model.nodes.options import AccessModel, NodeState, PublishModel
 from broker.model.nodes.pull_subscriptions import is_pull_subscription
@@ -154,7 +154,10 @@ def receiving(command: ReceiveFrom, record: NodeRecord, affiliation: Affiliation
     mine = bare_jid(command.jid) == bare_jid(command.sender)
     if not mine and affiliation is not Affiliation.OWNER:
         return _LEASED
-    return joining(command, record, affiliation) if command.below else None
+    if command.below:
+        return joining(command, record, affiliation)
+    # A right by a token may end before its subscription does.
+    return _check_reading(record, affiliation) if mine else None
 
 
 def reading(_command: object, record: NodeRecord, affiliation: Affiliation) -> Refused | None:
@@ -236,12 +239,12 @@ def must_be_subscribed(record: NodeRecord, command: Publish) -> bool:
     """Return whether it is still to be asked whether a sender is subscribed, where subscribers publish."""
     if command.subscribed or record.config.publish_model is not PublishModel.SUBSCRIBERS:
         return False
-    return record.affiliation(bare_jid(command.sender)) not in _PUBLISHERS
+    return record.affiliation_of(command) not in _PUBLISHERS
 
 
-def may_await(record: NodeRecord, publisher: Jid) -> bool:
-    """Return whether a publisher elsewhere may name items of a node as parents: whoever may publish to it."""
-    affiliation = record.affiliation(publisher)
+def may_await(record: NodeRecord, command: Publish) -> bool:
+    """Return whether a publish elsewhere may name items of a node as parents: whoever may publish to it sends one."""
+    affiliation = record.affiliation_of(command)
     if affiliation is Affiliation.OUTCAST or record.config.collects or not record.config.queueing:
         return False
     return affiliation in _PUBLISHERS or record.config.publish_model is not PublishModel.PUBLISHERS

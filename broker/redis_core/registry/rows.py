@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
-from broker.model.names import bare_jid
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import (
@@ -514,7 +513,7 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
         return row.leaf_only if record.config.collects else None
     if record.destinations and not may.is_for_lease(command, record):
         return internal.GONE
-    refused = _judge(row, command, record, record.affiliation(bare_jid(getattr(command, "sender", ""))))
+    refused = _judge(row, command, record, record.affiliation_of(command))
     if refused and record.role_lets(command):
         return _judge(row, command, record, Affiliation.OWNER)
     return refused

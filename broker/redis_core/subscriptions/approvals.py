@@ -19,7 +19,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items.items import ApprovalAsked, Notice, SubscriptionChanged
-from broker.model.names import Jid, bare_jid, domain
+from broker.model.names import Jid, bare_jid, is_account
 from broker.model.nodes.nodes import Affiliation, NodeRecord
 from broker.model.nodes.subscriptions import Change, State, Subscription
 from broker.model.problems import Problem
@@ -86,10 +86,8 @@ class Approvals:
         asked = _subscription(command.node, command.jid, State.PENDING)
         if first:
             # Once for a bare JID: a worker that returns under new resources makes the same request.
-            # A domain reads no messages.
-            owners = [
-                jid for jid, has in record.affiliations.items() if has is Affiliation.OWNER and domain(jid) != jid
-            ]
+            # Neither a domain nor a group reads messages.
+            owners = [jid for jid, has in record.affiliations.items() if has is Affiliation.OWNER and is_account(jid)]
             for owner in owners[:_ASKED_MOST]:
                 self._notify(ApprovalAsked(owner, asked))
         # An owner may have decided before the request was stored.
@@ -184,6 +182,8 @@ class Approvals:
         record = await self._store.read_with_admins(node) if waiting else None
         if record is None:
             return
+        # They were asked for over XMPP, which knows no tokens.
+        record = replace(record, groups_of=None)
         for jid, command in waiting.items():
             refused = refusal(command, record)
             if refused is None:

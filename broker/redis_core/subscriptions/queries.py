@@ -70,7 +70,7 @@ class SubscriptionQueries:
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
-        affiliation = record.affiliation(whose)
+        affiliation = record.affiliation_of(command)
         return AffiliationList(() if affiliation is Affiliation.NONE else ((record.name, affiliation),))
 
     async def subscribers(self, command: ListSubscribers) -> Result:

@@ -21,7 +21,7 @@ from broker.model.commands import (
 )
 from broker.model.core import Core
 from broker.model.items.durability import Durability
-from broker.model.names import Jid, read_account_or_domain
+from broker.model.names import Jid, read_affiliate
 from broker.model.nodes.nodes import Affiliation, NodeRecord, find_unmet, form_values
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.schedules import ScheduleState, ScheduleStatus
@@ -68,13 +68,13 @@ async def _unlimited(_level: Durability) -> str:
 
 
 def read_rights(rights: Mapping[str, str]) -> dict[Jid, str]:
-    """Read affiliations by bare JID or domain; raises MalformedRequest."""
+    """Read affiliations by bare JID, domain or group; raises MalformedRequest."""
     found = {}
     for text, affiliation in rights.items():
         if affiliation not in _RIGHTS:
             raise MalformedRequest(Problem.BAD_REQUEST, f"{text}: {affiliation} is none of {', '.join(_RIGHTS)}")
         try:
-            found[read_account_or_domain(text)] = affiliation
+            found[read_affiliate(text)] = affiliation
         except ValueError as wrong:
             raise MalformedRequest(Problem.BAD_REQUEST, str(wrong)) from None
     return found

@@ -20,7 +20,7 @@ from broker.model.commands import Describe, ImportItem, PutSchedule
 from broker.model.core import Core
 from broker.model.items.headers import size as header_bytes
 from broker.model.items.hints import Hints, ms_until
-from broker.model.names import Jid
+from broker.model.names import Jid, is_group
 from broker.model.nodes.nodes import Affiliation
 from broker.model.nodes.options import NodeConfig
 from broker.model.nodes.schedules import Schedule
@@ -126,7 +126,7 @@ def _declaration(line: NodeLine) -> Declaration:
     rights = read_rights(line.affiliations)
     # Whoever has created it may own it no longer, and must not while an import is interrupted either.
     creator = Jid(line.owner)
-    owners = [jid for jid, each in rights.items() if each == Affiliation.OWNER.value]
+    owners = [jid for jid, each in rights.items() if each == Affiliation.OWNER.value and not is_group(jid)]
     owner = creator if creator in owners else next(iter(owners), ADMINISTRATOR)
     schedules = {each.words.get("id", ""): _schedule(line, each) for each in line.schedules}
     return Declaration(line.node, owner, options | {COLLECTION: (line.collection,)}, rights, schedules)

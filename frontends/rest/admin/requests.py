@@ -1,6 +1,6 @@
 """Turns requests into commands of owners and administrators. Pure; must not know answers or the core."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from broker.model.commands import (
 )
 from broker.model.frozen import frozen
 from broker.model.items.headers import MOST
-from broker.model.names import Jid, bare_jid, read_jid
+from broker.model.names import Jid, read_affiliate, read_jid
 from broker.model.nodes.nodes import Affiliation
 from broker.model.nodes.quotas import FIELDS, Quota
 from broker.model.problems import MalformedRequest, Problem
@@ -144,14 +144,14 @@ def cancel(request: ApiRequest) -> list[Cancel]:
 
 
 def affiliate(request: ApiRequest) -> Affiliate:
-    """Change affiliations, by bare JID."""
+    """Change affiliations, by bare JID or group."""
     said = _read_body(request, {"affiliations"}).get("affiliations")
     if not isinstance(said, dict) or not said or not all(each in AFFILIATIONS for each in said.values()):
         raise MalformedRequest(
             Problem.BAD_REQUEST,
             f"affiliations: an object of bare JIDs, each with one of {', '.join(AFFILIATIONS)}",
         )
-    changes = {bare_jid(_jid(text, "affiliations")): affiliation for text, affiliation in said.items()}
+    changes = {_jid(text, "affiliations", read_affiliate): affiliation for text, affiliation in said.items()}
     if len(changes) < len(said):
         raise MalformedRequest(Problem.BAD_REQUEST, "affiliations: two names stand for one bare JID")
     return Affiliate(request.path.node, request.sender, changes)
@@ -166,9 +166,9 @@ def decide(request: ApiRequest) -> Approve:
     return Approve(request.path.node, request.sender, _jid(jid, "jid"), "", allow)
 
 
-def _jid(text: str, where: str) -> Jid:
+def _jid(text: str, where: str, read: Callable[[str], Jid] = read_jid) -> Jid:
     try:
-        return read_jid(text)
+        return read(text)
     except ValueError as fault:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {fault}") from None
 

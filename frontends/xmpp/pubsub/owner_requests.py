@@ -5,7 +5,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
-from broker.model.names import Jid, bare_jid
+from broker.model.names import Jid, bare_jid, is_group
 from broker.model.nodes.fields import values
 from broker.model.nodes.nodes import Affiliation
 from broker.model.nodes.options import NodeConfig
@@ -102,8 +102,9 @@ def _affiliations(iq: Iq, pubsub: Element) -> Question:
         return Question(iq, Describe(node, iq.sender, as_owner=True), View.AFFILIATIONS)
     changes: dict[Jid, str] = {}
     for entry in affiliations.iterfind(_AFFILIATION):
-        # Affiliations belong to bare JIDs (P2).
-        jid = bare_jid(attributes.normalize_jid(entry.get("jid", "")))
+        # Affiliations belong to bare JIDs (P2), and to groups of tokens.
+        named = entry.get("jid", "")
+        jid = Jid(named) if is_group(named) else bare_jid(attributes.normalize_jid(named))
         if not jid:
             raise MalformedRequest(Problem.JID_REQUIRED, "each affiliation names a JID")
         # Without an affiliation it stays unchanged (XEP-0060 §8.9.2.1).

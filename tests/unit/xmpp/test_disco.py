@@ -21,7 +21,8 @@ from frontends.xmpp.stanzas import DescribedNode, DoorAnswer, Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord(
-    "a'b", "1", 1, NodeConfig(title="T"), {Jid("o@x"): Affiliation.OWNER, Jid("m@x"): Affiliation.MEMBER}
+    *("a'b", "1", 1, NodeConfig(title="T")),
+    {Jid("o@x"): Affiliation.OWNER, Jid("m@x"): Affiliation.MEMBER, Jid("group:t"): Affiliation.OWNER},
 )
 
 MakeIq = Callable[..., Iq]

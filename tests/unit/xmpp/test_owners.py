@@ -100,6 +100,12 @@ def test_bad_creates(fault: Fault, inside: str, problem: Problem) -> None:
             Affiliate("jobs", _ME, {Jid("bob@example.org"): "outcast", Jid("eve@example.org"): "none"}),
             None,
         ),
+        (
+            _AFFILIATIONS.format("group:/Team", "owner", "group:", "member"),
+            "set",
+            Affiliate("jobs", _ME, {Jid("group:/Team"): "owner", Jid("group:"): "member"}),
+            None,
+        ),
     ],
 )
 def test_an_owner_s_requests(read: Read, inside: str, kind: str, command: object, view: View | None) -> None:
