@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -552,7 +552,7 @@ class NodeStore:
             await self._server.commands([noted, ("PEXPIRE", name, left_ms)])
             self._untold.pop(jid, None)
 
-    async def find_forbidden(self, record: NodeRecord, jids: Iterable[Jid]) -> list[Jid]:
+    async def find_forbidden(self, record: NodeRecord, jids: Collection[Jid]) -> list[Jid]:
         """Return which of a node's subscribers may not read it.
 
         Groups count for pull subscriptions, by what any process has noted: whoever subscribes over XMPP has no token.

@@ -15,6 +15,7 @@ from broker.model.frozen import frozen
 from broker.model.items.qos import MAX_BATCH, SENT, Qos
 from broker.model.names import Jid, resource
 from broker.model.nodes.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
+from broker.model.nodes.pull_subscriptions import is_pull_subscription
 from broker.model.nodes.subscriptions import client_name
 from broker.model.nodes.tree import DEPTH, Scope, SubscriptionType
 from broker.model.problems import MalformedRequest, Problem
@@ -52,6 +53,9 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     subscription = pubsub[0]
     node = attributes.node(subscription)
     jid = attributes.read_own_jid(subscription, iq.sender, Problem.JID_MISMATCH)
+    if is_pull_subscription(jid):
+        # A token's groups would count for it.
+        raise MalformedRequest(Problem.JID_MISMATCH, "such a resource is that of a subscription over HTTP or AMQP")
     if attributes.subid(subscription):
         raise MalformedRequest(Problem.BAD_REQUEST, "change an existing subscription by its options")
     if len(pubsub) == 1:

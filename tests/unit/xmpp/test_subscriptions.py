@@ -197,6 +197,12 @@ def test_whose_and_where(fault: Fault, about: str, problem: Problem) -> None:
         assert refused.problem is (Problem.FORBIDDEN if anothers else problem)
 
 
+def test_names_of_leases(fault: Fault) -> None:
+    """Nobody subscribes here under the name of a subscription over HTTP or AMQP, for which the groups of tokens count."""
+    about = "node='jobs' jid='worker@example.org/lease-0123456789abcdef'"
+    assert fault(_subscribe(_options(_credit("5")), about)).problem is Problem.JID_MISMATCH
+
+
 @pytest.mark.parametrize(
     ("payload", "kind"),
     [
