@@ -436,7 +436,7 @@ class Publisher:
         return await self._read_answer(lambda sender: sender.unschedule(node, id), f"{id} was deleted")
 
     async def affiliations(self, node: str) -> dict[str, str]:
-        """Return who has which affiliation with an own node, by bare JID, or by domain for all its accounts.
+        """Return who has which affiliation with an own node, by bare JID, domain or `group:NAME`.
 
         Raises StanzaqError if the service refuses.
         """
@@ -445,7 +445,7 @@ class Publisher:
         )
 
     async def affiliate(self, node: str, changes: Mapping[str, str]) -> None:
-        """Change affiliations with an own node, all of them or none; bare JIDs and domains that are not named keep theirs.
+        """Change affiliations with an own node, all of them or none; who is not named keeps what it has.
 
         They are `owner`, `publisher`, `publish-only`, `member` and `outcast`; `none` takes one away. Who is no longer admitted
         loses subscriptions and locks at once. Raises StanzaqError, which names what is wrong, if the service refuses: then

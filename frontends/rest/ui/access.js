@@ -1,9 +1,14 @@
-// Who may use a queue: affiliations of accounts and domains, which owners give and take, and who waits for an owner's approval.
+// Who may use a queue: affiliations of accounts, domains and groups of tokens, which owners give and take, and who waits for an owner's approval.
 
 import {ask, path} from "./api.js";
 import {confirmFirst, openDialog} from "./dialogs.js";
 import {make, write} from "./dom.js";
 import {button, cell, list} from "./parts.js";
+
+function holder(jid) {
+  if (jid.startsWith("group:")) return "the group";
+  return jid.includes("@") ? "the account" : "accounts of the domain";
+}
 
 export function accessPart(name, {act}) {
   const give = (jid, affiliation) => ask(path("affiliations", name), {method: "PATCH", body: {affiliations: {[jid]: affiliation}}});
@@ -29,7 +34,7 @@ export function accessPart(name, {act}) {
       return row;
     },
     fill: ({children: [, holds, affiliation]}, told) => {
-      write(holds, told.jid.includes("@") ? "the account" : "accounts of the domain");
+      write(holds, holder(told.jid));
       write(affiliation, told.affiliation);
     },
   });
