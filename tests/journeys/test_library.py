@@ -622,7 +622,7 @@ async def test_rights(user: Account, join: Join) -> None:
         # The account's own affiliation overrides that of its domain.
         assert (await worker.publish(node)).error == "auth forbidden" and await worker.browse(node) == []
         for wrong, why in (
-            ({"bot@example.org": "member", "a@b@c": "member"}, "a@b@c' is not a JID|a@b@c is not a JID"),
+            ({"bot@example.org": "member", "a@b@c": "member"}, "a@b@c' is not a JID|a@b@c is neither a JID"),
             ({"bot@example.org": "member", me: "none"}, "not-acceptable .*owner"),
             ({"bot@example.org": "member", "juliet@example.org": "boss"}, "bad-request .*publish-only"),
         ):
