@@ -459,10 +459,10 @@ TABLE: Final = (
     ),
     Key(
         "token_groups",
-        "hash",
+        "zset",
         "jid",
-        "groups: those of the newest token of an account; until: when it ends, in ms",
-        "two fields, until the token ends",
+        "groups of a token of the account; score: when it was issued, in seconds",
+        "the 4 newest tokens, until a day after they have ended",
     ),
     Key(
         "created_nodes",

@@ -323,7 +323,7 @@ class _TokenSource:
 
     def __init__(self, settings: Settings, core: RedisCore) -> None:
         """Tell the core what verified tokens say."""
-        self._note = core.note_token
+        self._core = core
         self._made_of: tuple[object, ...] = ()
         self.renew(settings)
 
@@ -336,6 +336,8 @@ class _TokenSource:
         if made_of == self._made_of:
             return False
         self._made_of = made_of
+        # What a withdrawn key has signed, or a line that is gone has given, must not last.
+        self._core.forget_tokens()
         self.tokens = Tokens(
             settings.jwt_keys,
             settings.jwt_issuer,
@@ -344,7 +346,7 @@ class _TokenSource:
             role_claim=settings.jwt_role_claim,
             roles=settings.jwt_roles,
             group_claim=settings.jwt_group_claim,
-            note=self._note,
+            note=self._core.note_token,
         )
         return True
 

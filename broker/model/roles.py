@@ -121,11 +121,19 @@ class Roles:
         by_name = self.named.get(jid) or self.named.get(Jid(domain(jid)))
         return max(filter(None, (by_token, by_name)), default=None)
 
-    def lets(self, command: Any) -> bool:  # noqa: ANN401  (any command)
-        """Return whether the role of a command's sender is enough for it, whatever its node says; the audit is for admins."""
+    def forget(self) -> None:
+        """Forget what tokens have said: the settings by which they were verified are others now."""
+        self._noted.clear()
+
+    def lets(self, command: Any, node: str = "") -> bool:  # noqa: ANN401  (any command)
+        """Return whether the role of a command's sender is enough for it at a node, whatever that says.
+
+        At the audit, admins may look, and nobody may do more by a role.
+        """
         role, needed = self.of(bare_jid(getattr(command, "sender", ""))), self._needed.get(type(command))
         if role is None or needed is None:
             return False
-        if getattr(command, "node", None) == audit.NODE:
-            return role is Role.ADMIN
-        return role >= (needed(command) if callable(needed) else needed)
+        least = needed(command) if callable(needed) else needed
+        if node == audit.NODE:
+            return role is Role.ADMIN and least is Role.VIEWER
+        return role >= least

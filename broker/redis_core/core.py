@@ -445,6 +445,10 @@ class RedisCore:
         """Note what a verified token says, before a command of its account is given."""
         await self._store.note_token(jid, said)
 
+    def forget_tokens(self) -> None:
+        """Forget what tokens have said, whose settings are others now."""
+        self._store.forget_tokens()
+
     # Used within the core.
 
     async def _act(self, result: HeartbeatResult) -> None:

@@ -25,6 +25,9 @@ log = structlog.get_logger()
 
 _NO_ROLES: Final[Mapping[str, Role]] = {}
 _TIMES: Final = ("exp", "nbf", "iat")
+_LATEST: Final = 2.0**40
+"""No token ends later, in seconds since 1970: times in ms must stay whole numbers."""
+
 LEEWAY_SECONDS: Final = 10
 """The allowed difference between two clocks."""
 
@@ -144,7 +147,7 @@ class Tokens:
             if wrong := [name for name in _TIMES if name in said and type(said[name]) not in {int, float}]:
                 msg = f"{wrong[0]} is no number"
                 raise Untrusted(msg)
-            ends, issued = float(said["exp"]) + LEEWAY_SECONDS, float(said.get("iat", 0))
+            ends, issued = min(float(said["exp"]), _LATEST) + LEEWAY_SECONDS, float(said.get("iat", 0))
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as fault:
             raise Untrusted(str(fault)) from None
         try:

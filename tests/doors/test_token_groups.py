@@ -270,8 +270,29 @@ async def test_an_ended_token(core: RedisCore, rest: RestFrontend) -> None:
             assert problem(http.get(lease))[0] == problem(http.get(f"/queues/{node}"))[0] == 403
 
     await asyncio.to_thread(come)
+    # What it holds stays until its locks end, unless the group loses access.
     await affiliated(core, node, {"group:other": "none"})
+    assert (await count(core, node))[0] == 1
+    await affiliated(core, node, {TEAM: "none"})
     assert (await count(core, node))[0] == 0
+
+
+async def test_an_older_token_elsewhere(redis: RedisServer, core: RedisCore) -> None:
+    """A change judges subscriptions by the newest token that any frontend has seen, in whatever order they were seen."""
+    node, jid = await made(core, {TEAM: "member"}), Jid("frank@example.org")
+    seen = RedisCore(CommandSettings(redis_url=redis.url, node_creation=NodeCreation.ANYONE), None, "rest")
+    now, lease = time.time(), pull_jid(jid, new_pull_name(60))
+    try:
+        await seen.note_token(jid, Said(None, now, now + 60, (Jid(TEAM),)))
+        assert isinstance(await seen.ask(Subscribe(node, jid, lease, 1, Qos.PULLED, lease_ms=60_000)), Subscribed)
+        await core.note_token(jid, Said(None, now - 10, now + 30, ()))
+        await affiliated(core, node, {"group:other": "member"})
+        assert (await count(core, node))[0] == 1
+        await core.note_token(jid, Said(None, now + 1, now + 30, ()))
+        await affiliated(core, node, {"group:other": "none"})
+        assert (await count(core, node))[0] == 0
+    finally:
+        await seen.stop()
 
 
 async def test_through_a_collection(core: RedisCore, rest: RestFrontend) -> None:

@@ -1,15 +1,23 @@
 """Roles by name, by domain and by token, and which commands they are enough for."""
 
+import time
+from dataclasses import replace
+
 import pytest
+from pydantic import SecretStr
 
 from broker.model import audit
-from broker.model.commands import Configure, Describe, Purge, Read, Subscribe
+from broker.model.commands import Configure, Delete, Describe, MoveItems, Publish, Purge, Read, Subscribe
 from broker.model.names import Jid
 from broker.model.nodes.nodes import Affiliation, NodeRecord
-from broker.model.nodes.options import NodeConfig
+from broker.model.nodes.options import AccessModel, NodeConfig, PublishModel
 from broker.model.results import Refused
 from broker.model.roles import Role, Roles, Said
+from broker.redis_core.core import RedisCore
+from broker.redis_core.registry.authorization import may_await, must_be_subscribed
 from broker.redis_core.registry.rows import ROLES, refusal
+from broker.settings import Settings
+from frontends.compose import _TokenSource
 
 ADMIN, JULIET, ROMEO, OTHER = (Jid(f"{name}@example.org") for name in ("admin", "juliet", "romeo", "other"))
 
@@ -84,10 +92,9 @@ def test_many_tokens(roles: Roles, clock: Clock, monkeypatch: pytest.MonkeyPatch
 
 
 def test_judging(roles: Roles) -> None:
-    """A role is enough for what the table says, also where the node bars; nobody subscribes by one, and admins read the audit."""
+    """A role is enough for what the table says, also where the node bars; nobody subscribes by one."""
     record = NodeRecord("n", "i", 1, NodeConfig(), {JULIET: Affiliation.OUTCAST}).add_roles(roles)
     paused, titled = {"stanzaq#state": ("paused",)}, {"pubsub#title": ("x",)}
-    roles.note(ROMEO, Said(Role.ADMIN, 0, 2000))
     for jid, command, may in (
         (JULIET, Purge("n", JULIET), True),
         (JULIET, Configure("n", JULIET, paused), True),
@@ -97,8 +104,40 @@ def test_judging(roles: Roles) -> None:
         (ADMIN, Configure("n", ADMIN, titled), True),
         (Jid("any@example.com"), Describe("n", Jid("any@example.com/x"), as_owner=True), True),
         (Jid("any@example.com"), Purge("n", Jid("any@example.com/x")), False),
-        (JULIET, Read(audit.NODE, JULIET, 0, "@earliest", 1), False),
-        (ROMEO, Read(audit.NODE, ROMEO, 0, "@earliest", 1), True),
     ):
         assert (refusal(command, record) is None) is may, (jid, command)
         assert isinstance(refusal(command, record), Refused | None)
+
+
+def test_the_audit(roles: Roles) -> None:
+    """Admins look at the audit, and nobody does more by a role, nor moves anything there; an administrator owns it."""
+    log = NodeRecord(audit.NODE, "i", 1, NodeConfig(queueing=False, access_model=AccessModel.WHITELIST), {}).add_roles(
+        roles
+    )
+    roles.note(ROMEO, Said(Role.ADMIN, 0, 2000))
+    for jid, looks in ((JULIET, False), (ROMEO, True), (ADMIN, True)):
+        assert (refusal(Read(audit.NODE, jid, 0, "@earliest", 1), log) is None) is looks
+        for command in (Purge(audit.NODE, jid), Delete(audit.NODE, jid), Publish(audit.NODE, jid, None, b"x", 1)):
+            assert (refusal(command, log) is None) is (jid == ADMIN), command
+        assert log.is_owned_by(MoveItems("n", jid, audit.NODE, (), "", 10)) is (jid == ADMIN)
+
+
+def test_publishes_of_admins(roles: Roles) -> None:
+    """An admin publishes where only subscribers do, and names items of others as parents."""
+    record = NodeRecord("n", "i", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), {}).add_roles(roles)
+    closed = replace(record, config=NodeConfig())
+    for jid, may in ((OTHER, False), (ROMEO, True)):
+        roles.note(ROMEO, Said(Role.ADMIN, 0, 2000))
+        publish = Publish("n", jid, None, b"x", 1)
+        assert must_be_subscribed(record, publish) is not may
+        assert may_await(closed, publish) is may
+
+
+def test_other_settings() -> None:
+    """What tokens have said is forgotten with the keys and the lines by which they said it."""
+    given = Settings(redis_url="redis://127.0.0.1", xmpp_domain="queue.example.org", xmpp_secret=SecretStr("s"))
+    core = RedisCore(given, None)
+    source = _TokenSource(given, core)
+    core.roles.note(ROMEO, Said(Role.ADMIN, 0, time.time() + 60))
+    assert not source.renew(given) and core.roles.of(ROMEO) is Role.ADMIN
+    assert source.renew(given.model_copy(update={"jwt_roles": {"team": Role.VIEWER}})) and core.roles.of(ROMEO) is None

@@ -185,6 +185,8 @@ async def test_keys_without_names() -> None:
             await bearer(trusting, signed(None, ec.generate_private_key(ec.SECP256R1())))
         with pytest.raises(Untrusted, match="expired"):
             await bearer(trusting, signed(None, exp=1))
+        # Far away, and still a time in ms.
+        assert await bearer(trusting, signed(None, exp=1e300)) == ALICE
     named = Tokens(jwks(jwk("one"), jwk("two", OTHER)), "i", "a", "sub")
     with pytest.raises(Untrusted, match="unknown key"):
         await bearer(named, signed("two", KEY))

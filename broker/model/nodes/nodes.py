@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from broker.model.frozen import frozen
@@ -181,7 +181,7 @@ class NodeRecord:
         return replace(
             self,
             affiliations={**self.affiliations, **admins} if admins else self.affiliations,
-            role_lets=roles.lets,
+            role_lets=partial(roles.lets, node=self.name),
             groups_of=roles.groups_of if self.names_groups else None,
         )
 

@@ -49,8 +49,11 @@ _PARTITIONS = "stanzaq#partitions"
 
 _KNOWN: Mapping[bytes | None, Affiliation] = {each.value.encode(): each for each in Affiliation}
 
-_LONGEST_MS = 2**53
-"""The longest time that Redis is given."""
+_TOKENS_KEPT = 4
+"""Tokens of an account whose groups are kept: the newest counts, in whatever order frontends have seen them."""
+
+_KEPT_SECONDS = 86_400
+"""How long groups are kept after their token has ended: longer than what was received by them is held."""
 
 
 _LISTS = "all_nodes", "leases"
@@ -545,25 +548,34 @@ class NodeStore:
             self._untold[jid] = said
         if (untold := self._untold.get(jid)) is None:
             return
-        name, left_ms = keys.of_jid("token_groups", jid), min(int((untold.ends - time.time()) * 1000), _LONGEST_MS)
-        noted = ("HSET", name, "groups", "\n".join(untold.groups or ()), "until", int(time.time() * 1000) + left_ms)
+        name, left_ms = keys.of_jid("token_groups", jid), int((untold.ends - time.time() + _KEPT_SECONDS) * 1000)
+        told = [
+            ("ZADD", name, "GT", str(untold.issued), "\n".join(untold.groups or ())),
+            ("ZREMRANGEBYRANK", name, 0, -_TOKENS_KEPT - 1),
+            ("PEXPIRE", name, left_ms, "NX"),
+            ("PEXPIRE", name, left_ms, "GT"),
+        ]
         # While Redis is full or away, a later request tells it.
         with contextlib.suppress(CoreUnavailable):
-            await self._server.commands([noted, ("PEXPIRE", name, left_ms)])
+            await self._server.commands(told)
             self._untold.pop(jid, None)
+
+    def forget_tokens(self) -> None:
+        """Forget what tokens have said, whose settings are others now."""
+        self.roles.forget()
+        self._untold.clear()
 
     async def find_forbidden(self, record: NodeRecord, jids: Collection[Jid]) -> list[Jid]:
         """Return which of a node's subscribers may not read it.
 
-        Groups count for pull subscriptions, by what any process has noted: whoever subscribes over XMPP has no token.
+        Groups count for pull subscriptions, by the newest token that any process has seen, also if it has ended: what is held
+        stays, and each receive is judged for itself. Whoever subscribes over XMPP has no token.
         """
         groups: dict[Jid, Sequence[Jid]] = {}
         for page in in_pages(filter(is_pull_subscription, jids)) if record.names_groups else ():
-            asked = [("HMGET", keys.of_jid("token_groups", bare_jid(each)), "groups", "until") for each in page]
-            for each, found in zip(page, await self._server.reads(asked), strict=True):
-                said, until_ms = found or (b"", b"0")
-                if said and int(until_ms) > time.time() * 1000:
-                    groups[each] = [Jid(group) for group in said.decode().split("\n")]
+            asked = [("ZREVRANGE", keys.of_jid("token_groups", bare_jid(each)), 0, 0) for each in page]
+            for each, newest in zip(page, await self._server.reads(asked), strict=True):
+                groups[each] = [Jid(group) for said in newest or () for group in said.decode().split("\n")]
         return [each for each in jids if not record.is_readable(bare_jid(each), groups.get(each, ()))]
 
     async def now_ms(self) -> int:

@@ -239,13 +239,17 @@ def must_be_subscribed(record: NodeRecord, command: Publish) -> bool:
     """Return whether it is still to be asked whether a sender is subscribed, where subscribers publish."""
     if command.subscribed or record.config.publish_model is not PublishModel.SUBSCRIBERS:
         return False
-    return record.affiliation_of(command) not in _PUBLISHERS
+    return record.affiliation_of(command) not in _PUBLISHERS and not record.role_lets(command)
 
 
 def may_await(record: NodeRecord, command: Publish) -> bool:
     """Return whether a publish elsewhere may name items of a node as parents: whoever may publish to it sends one."""
     affiliation = record.affiliation_of(command)
-    if affiliation is Affiliation.OUTCAST or record.config.collects or not record.config.queueing:
+    if record.config.collects or not record.config.queueing:
+        return False
+    if record.role_lets(command):
+        return True
+    if affiliation is Affiliation.OUTCAST:
         return False
     return affiliation in _PUBLISHERS or record.config.publish_model is not PublishModel.PUBLISHERS
 
