@@ -38,7 +38,7 @@ from broker.model.items.dependencies import Dependencies
 from broker.model.items.headers import validate_headers
 from broker.model.items.items import Envelope
 from broker.model.items.outcomes import ItemOutcome, ReplyMode
-from broker.model.names import ITEM_ID_BYTES, Jid, bare_jid, prepare_jid
+from broker.model.names import ITEM_ID_BYTES, Jid, prepare_jid, read_affiliate
 from broker.model.nodes import schedules
 from broker.model.nodes.fields import values
 from broker.model.nodes.nodes import Affiliation, form_values
@@ -420,7 +420,10 @@ class CoreSender:
         if unknown := set(changes.values()) - set(values(Affiliation)):
             # The doors check it.
             raise _fault(what, "bad-request", f"{unknown.pop()!r} is none of {', '.join(values(Affiliation))}")
-        told = {bare_jid(prepare_jid(jid)): each for jid, each in changes.items()}
+        try:
+            told = {read_affiliate(name): each for name, each in changes.items()}
+        except ValueError as wrong:
+            raise _fault(what, "bad-request", str(wrong)) from None
         await ask(self._transport.core, what, Affiliate(node, OWNER, told))
 
     async def requests(self, node: str) -> list[str]:

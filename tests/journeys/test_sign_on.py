@@ -91,6 +91,7 @@ def test_sign_on(redis: RedisServer) -> None:
         _signs_in(browser, frontend, provider)
         _gets_a_role(browser, provider)
         _expires(browser, provider)
+        _is_forgotten(browser)
         _signs_out(browser, frontend, provider)
         _refuses_foreign_answers(browser, frontend)
 
@@ -139,6 +140,31 @@ def _expires(browser: Browser, provider: Provider) -> None:
     provider.issue("look")
     browser.find(".sign-on").click()
     # The provider knows the user, and asks for no password.
+    _consents(browser)
+    browser.says("you are viewer", ".about")
+
+
+_FORGET_WHILE_RENEWING: Final = """
+const [module, done] = arguments, real = window.fetch;
+import(module).then(({forget, signedOn}) => {
+  window.fetch = async (url, more) => {
+    const answer = await real(url, more);
+    if (String(url).endsWith("/token")) {
+      window.fetch = real;
+      forget();
+      setTimeout(() => done(signedOn()), 100);
+    }
+    return answer;
+  };
+});
+"""
+
+
+def _is_forgotten(browser: Browser) -> None:
+    """Check that a renewal that is under way signs nobody in again who has left."""
+    module = browser.driver.execute_script("return new URL('ui/sign-on.js', document.baseURI).href")
+    assert browser.driver.execute_async_script(_FORGET_WHILE_RENEWING, module) is False
+    browser.find(".sign-on").click()
     _consents(browser)
     browser.says("you are viewer", ".about")
 

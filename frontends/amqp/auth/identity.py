@@ -17,6 +17,7 @@ ANONYMOUS, EXTERNAL, PLAIN, TOKENS = "ANONYMOUS", "EXTERNAL", "PLAIN", "MSSBCBS"
 
 
 _TOKEN: Final = "eyJ"  # noqa: S105  (what each JWT begins with: an object's brace in base64)
+_DOTS: Final = 2
 
 Ends = Callable[[], float]
 """Tells when the credentials of a peer end, in seconds since 1970: never, or 0 if they were changed or removed."""
@@ -85,7 +86,7 @@ class Identity:
         if init.mechanism == PLAIN and (self._passwords or self.tokens):
             with suppress(Malformed):
                 acts_as, user, password = sasl.parse_plain(init.response)
-                if self.tokens and password.startswith(_TOKEN):
+                if self.tokens and password.startswith(_TOKEN) and password.count(".") == _DOTS:
                     jid, ends = await self._check_token(password, address)
                     named = lower_jid(user) if user else jid
                 else:

@@ -16,6 +16,7 @@ const SILENT = "The service does not answer.";
 let authorization = "";
 
 export function signIn({jid, password, token}) {
+  forget();
   const bytes = new TextEncoder().encode(`${jid}:${password}`);
   authorization = token ? `Bearer ${token}` : `Basic ${btoa(String.fromCharCode(...bytes))}`;
 }

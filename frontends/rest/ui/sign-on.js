@@ -8,6 +8,8 @@ const EARLY_MS = 10_000;
 let provider = null;
 let tokens = null;
 let renewal = null;
+// Grows when tokens are forgotten: what was asked for before that is not kept.
+let visit = 0;
 
 const here = () => location.origin + location.pathname;
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
@@ -66,8 +68,10 @@ export async function arrive() {
 }
 
 async function exchange(given) {
+  const now = visit;
   const {token_endpoint: there} = await discovered();
   const said = await read(there, {method: "POST", body: new URLSearchParams({client_id: provider.client, ...given})});
+  if (now !== visit) return;
   const lasts = (said.expires_in ?? Infinity) * 1000;
   // A renewal need not give all of them again.
   tokens = {...tokens, ...said, renewed: Date.now() + lasts - Math.min(EARLY_MS, lasts / 3)};
@@ -90,6 +94,7 @@ export async function token() {
 
 export function forget() {
   tokens = null;
+  visit += 1;
 }
 
 // Sign out at the provider too, if it can; it leads back to this page.

@@ -568,11 +568,13 @@ async def test_rights() -> None:
     """P26: a tested program changes affiliations of the test's queues, all or none, as the service does."""
     async with TestBroker(nodes={"jobs": {}}) as broker:
         ((owner, _),) = (await broker.affiliations("jobs")).items()
-        await broker.affiliate("jobs", {"Juliet@example.org/x": "member", "example.net": "outcast"})
+        await broker.affiliate(
+            "jobs", {"Juliet@example.org/x": "member", "example.net": "outcast", "group:/A@b": "member"}
+        )
         for wrong in ({"bot@x": "member", owner: "none"}, {"bot@x": "boss"}, {"bot@x": "member", "a@b@c": "member"}):
             with pytest.raises(StanzaqError, match="cannot change any affiliation with jobs"):
                 await broker.affiliate("jobs", wrong)
-        now = {owner: "owner", "juliet@example.org": "member", "example.net": "outcast"}
+        now = {owner: "owner", "juliet@example.org": "member", "example.net": "outcast", "group:/A@b": "member"}
         assert await broker.affiliations("jobs") == now
         await broker.decide("jobs", "juliet@example.org", allow=True)
         assert await broker.requests("jobs") == []
