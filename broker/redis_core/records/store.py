@@ -573,7 +573,7 @@ class NodeStore:
         """
         groups: dict[Jid, Sequence[Jid]] = {}
         for page in in_pages(filter(is_pull_subscription, jids)) if record.names_groups else ():
-            asked = [("ZREVRANGE", keys.of_jid("token_groups", bare_jid(each)), 0, 0) for each in page]
+            asked = [("ZRANGE", keys.of_jid("token_groups", bare_jid(each)), 0, 0, "REV") for each in page]
             for each, newest in zip(page, await self._server.reads(asked), strict=True):
                 groups[each] = [Jid(group) for said in newest or () for group in said.decode().split("\n")]
         return [each for each in jids if not record.is_readable(bare_jid(each), groups.get(each, ()))]
