@@ -12,6 +12,7 @@ const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
 
 // Dead letters are shown under the ids that they had where they died.
+const DEAD_HINT = "id, key=…, header=NAME=VALUE or reason=…";
 const DEAD_WAYS = {...WAYS, id: "header=stanzaq-dead-item%3D"};
 
 // What tells a record from all others: partitions may have items of the same id, and a JID several subscriptions.
@@ -82,12 +83,15 @@ function survey(name, more, renew) {
   };
 }
 
-// What lists of items have in common: pages and search. `node` is their node, `shows` tells which of its items belong here.
-function searched(template, {node, total, renew, ways = WAYS, shows = () => true}, shown) {
+// What lists of items have in common: pages and search. `node` is their node, `shows` tells which of its items belong here; `hint` is
+// what can be looked for.
+function searched(template, {node, total, renew, hint = "id, key=… or header=NAME=VALUE", ways = WAYS, shows = () => true}, shown) {
   const part = list(template, {
     ...shown,
     read: async () => (node() ? (await found() ?? await read()).filter(shows) : []),
   });
+  part.root.querySelector("h2").after(fromTemplate("search"));
+  part.root.querySelector("[role=search] input").placeholder = hint;
   const found = search(part.root, node, total, renew, ways);
   const read = survey(node, part.root.querySelector(".more"), renew);
   return part;
@@ -163,7 +167,7 @@ export function deadPart(name, {queue, act, say, renew}) {
   const letters = () => (queue()?.lettersOf ? name : queue()?.dead_letters);
   const shows = ({died}) => died && (letters() === name || died.node === name);
   const total = () => (letters() === name ? held(queue()) : queue()?.dead);
-  const part = searched("dead", {node: letters, total, renew, ways: DEAD_WAYS, shows}, {
+  const part = searched("dead", {node: letters, total, renew, hint: DEAD_HINT, ways: DEAD_WAYS, shows}, {
     row: (item) => {
       const id = nameOf(item);
       return make("tr", {},
