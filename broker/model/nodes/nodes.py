@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from broker.model.frozen import frozen
-from broker.model.names import Jid, Partition, bare_jid, domain, is_group
+from broker.model.names import GROUP, Jid, Partition, bare_jid, domain, is_group
 from broker.model.nodes.fields import Option
 from broker.model.nodes.options import BY_NAME, FORCED, OPTIONS, AccessModel, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -188,7 +188,7 @@ class NodeRecord:
     @property
     def names_groups(self) -> bool:
         """Whether any group has an affiliation."""
-        return any(map(is_group, self.affiliations))
+        return any(name.startswith(GROUP) for name in self.affiliations)
 
     def affiliation(self, jid: Jid, groups: Sequence[Jid] = ()) -> Affiliation:
         """Return the affiliation of a bare JID, or of a group: its own, that of these groups, or that of its domain."""
