@@ -1,6 +1,7 @@
 """Turns SASL credentials or a client certificate into a JID. Must not know frames or what the peer asks for."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -16,8 +17,8 @@ from frontends.logins.tokens import Tokens, Undecided, Untrusted
 ANONYMOUS, EXTERNAL, PLAIN, TOKENS = "ANONYMOUS", "EXTERNAL", "PLAIN", "MSSBCBS"
 
 
-_TOKEN: Final = "eyJ"  # noqa: S105  (what each JWT begins with: an object's brace in base64)
-_DOTS: Final = 2
+_TOKEN: Final = re.compile(r"eyJ[^.]*\.[^.]*\.[^.]*")
+"""What a JWT looks like: three parts, the first of which begins with an object's brace in base64."""
 
 Ends = Callable[[], float]
 """Tells when the credentials of a peer end, in seconds since 1970: never, or 0 if they were changed or removed."""
@@ -86,7 +87,7 @@ class Identity:
         if init.mechanism == PLAIN and (self._passwords or self.tokens):
             with suppress(Malformed):
                 acts_as, user, password = sasl.parse_plain(init.response)
-                if self.tokens and password.startswith(_TOKEN) and password.count(".") == _DOTS:
+                if self.tokens and _TOKEN.fullmatch(password):
                     jid, ends = await self._check_token(password, address)
                     named = lower_jid(user) if user else jid
                 else:
