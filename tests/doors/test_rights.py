@@ -5,7 +5,8 @@ The XMPP door takes part without its server: its translators over a core of this
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
@@ -13,8 +14,7 @@ from xml.etree import ElementTree as ET
 
 import httpx
 import pytest
-from proton import Message, ProtonException
-from proton.utils import BlockingConnection, LinkDetached, SendException
+from proton import Message
 from pydantic import SecretStr
 
 from broker.model.commands import Affiliate, Children, Declare, Describe, Publish, Stats, Subscribe
@@ -165,18 +165,7 @@ def over_http(frontend: RestFrontend, node: str, jid: Jid, row: str) -> list[boo
 
 def over_amqp(frontend: AmqpFrontend, node: str, jid: Jid, row: str) -> list[bool]:
     """Return whether a link of a row is attached and used over AMQP."""
-
-    def attempt(use: Callable[[BlockingConnection], object]) -> bool:
-        connection = frontend.connect(jid)
-        try:
-            use(connection)
-        except (LinkDetached, SendException, ProtonException):
-            return False
-        else:
-            return True
-        finally:
-            connection.close()
-
+    attempt = partial(frontend.lets, jid)
     match row:
         case "subscribe":
             return [attempt(lambda to: consumer(to, node))]

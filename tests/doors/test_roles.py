@@ -7,14 +7,15 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import pytest
-from proton import Message, ProtonException
-from proton.utils import LinkDetached, SendException
+from proton import Message
+from proton.utils import BlockingConnection
 from pydantic import SecretStr
 
 from broker.model.commands import admin, items, log, nodes, schedules, subscriptions
@@ -290,26 +291,18 @@ async def test_over_amqp(core: RedisCore, redis: RedisServer, account: str) -> N
     passwords = f"{ACCOUNTS[account]}:{HASH}"
     settings = {"DEFAULT_ACCESS_MODEL": "whitelist", "AMQP_PASSWORDS": passwords, "ROLES": ROLE_LINES}
 
-    def ask(frontend: AmqpFrontend, kind: type) -> bool:
-        connection = frontend.connect(ACCOUNTS[account])
-        try:
-            match kind:
-                case items.Publish:
-                    producer(connection, node).send(Message(body="x"))
-                case _:
-                    consumer(connection, node, With(copies=kind is items.Browse))
-        except (LinkDetached, SendException, ProtonException):
-            return False
-        else:
-            return True
-        finally:
-            connection.close()
+    def use(kind: type, connection: BlockingConnection) -> None:
+        match kind:
+            case items.Publish:
+                producer(connection, node).send(Message(body="x"))
+            case _:
+                consumer(connection, node, With(copies=kind is items.Browse))
 
     def ask_all() -> None:
         with AmqpFrontend(redis.url, **settings) as frontend:
             for kind in (items.Browse, items.Publish, subscriptions.Subscribe):
                 needed = ROLES.get(kind)
                 may = account != NOBODY and isinstance(needed, Role) and Role[account.upper()] >= needed
-                assert ask(frontend, kind) is may, kind
+                assert frontend.lets(ACCOUNTS[account], partial(use, kind)) is may, kind
 
     await asyncio.to_thread(ask_all)

@@ -4,15 +4,15 @@
 
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import proton
 import psutil
-from proton import Described, Message, Terminus, symbol, ulong
+from proton import Described, Message, ProtonException, Terminus, symbol, ulong
 from proton.reactor import Filter, LinkOption
-from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
+from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender, LinkDetached, SendException
 
 from frontends.logins.tokens import Tokens
 from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
@@ -28,6 +28,18 @@ class AmqpFrontend(DoorFrontend):
     """One `stanzaq serve amqp`."""
 
     door, prefix = "amqp", "AMQP"
+
+    def lets(self, jid: str, use: Callable[[BlockingConnection], object]) -> bool:
+        """Return whether a user may use a connection in this way."""
+        connection = self.connect(jid)
+        try:
+            use(connection)
+        except (LinkDetached, SendException, ProtonException):
+            return False
+        else:
+            return True
+        finally:
+            connection.close()
 
     def connect(self, jid: str = ALICE, password: str = PASSWORD, **options: Any) -> BlockingConnection:
         """Connect as one user."""
